@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ruamel.yaml import YAML
 
+from tests.support.command import applyprune
 from tests.support.github.rest import BOT, LONGEST_BODY, served
 from tests.support.github.runner import (
     ACTION,
@@ -27,9 +28,8 @@ from tests.support.github.runner import (
     WorkflowRun,
     request,
 )
-from tests.support.merges import MERGES, Merge
+from tests.support.merges import Merge
 from tests.support.pipelines import SHOP, Runner, recipe
-from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,10 +54,9 @@ NOTICE = re.compile(r"^::notice title=applyprune::(.*)$", re.MULTILINE)
 @pytest.fixture
 def github(runner: Runner, tmp_path: Path) -> Iterator[GitHubRepository]:
     """A repository with the recipe and the manifests of a set that does not exist."""
-    delete = "applyprune delete web -n shop --prune-also adopted --yes"
-    process = runner.sh(delete, KUBECONFIG=str(runner.kubeconfig))
-    said = process.communicate(timeout=HANG)[0]
-    assert process.returncode == 0, said
+    delete = ("delete", "web", "-n", "shop", "--prune-also", "adopted", "--yes")
+    reply = applyprune(*delete, kubeconfig=runner.kubeconfig)
+    assert reply.code == 0, reply
     with served(tmp_path / "artifacts") as server:
         yield GitHubRepository(
             server,
@@ -115,8 +114,13 @@ def with_steps(github: GitHubRepository, *inputs: dict[str, str]) -> None:
     }
 
 
-def test_recipe_applies_the_plan_of_the_pull_request(github: GitHubRepository, api: Api) -> None:
-    """One comment shows it; other manifests have no plan; a second run of the job does nothing."""
+def test_recipe_applies_the_plan_of_the_pull_request(
+    github: GitHubRepository, api: Api, kubectl: Kubectl
+) -> None:
+    """One comment shows it, which the next plan replaces; other manifests have no plan.
+
+    A second run of the job does nothing, and the one at night fails if a field was changed.
+    """
     before = live(api)
     proposed = done(github.start(request()), "plan")
     (body,) = bodies(github)
@@ -124,41 +128,37 @@ def test_recipe_applies_the_plan_of_the_pull_request(github: GitHubRepository, a
     assert "colour: green" in body
     assert "https://github.example.com/example/shop/actions/runs/101" in body
     assert "secret/key" in proposed.summary
-    assert live(api) == before
     told = body + proposed.said + proposed.summary
     assert "not-to-be-told" not in told
     assert "not-to-be-told" not in github.server.plan(0).read_text()
-
-    write(github, "other")
+    write(github, "one", colour="red")
     other = github.start(MERGE)
     assert other.jobs["apply"].code == 8
     assert "No plan was made for these manifests" in other.jobs["apply"].said
     assert "Run this workflow manually" in other.jobs["apply"].said
     assert live(api) == before
 
-
-def test_recipe_applies_after_every_pull_request(github: GitHubRepository, api: Api) -> None:
-    """The next plan replaces the comment, and the merge finds the newest one."""
-    write(github, "one", colour="red")
-    done(github.start(request()), "plan")
-    write(github, "one")
     done(github.start(request()), "plan")
     (body,) = bodies(github)
-    assert "colour: green" in body
+    assert "colour: red" in body
     merged = done(github.start(MERGE), "apply")
     assert merged.outputs["code"] == "0"
-    assert api.get(f"{SHOP}/configmaps/one")["data"] == {"colour": "green"}
+    assert api.get(f"{SHOP}/configmaps/one")["data"] == {"colour": "red"}
     again = done(github.start(MERGE), "apply")
     assert (again.outputs["code"], again.outputs.get("changed", "false")) == ("0", "false")
+    patch = '{"data":{"colour":"x"}}'
+    kubectl("patch", "cm", "one", "-n", "shop", "--type=merge", "-p", patch)
+    drifted = github.start(NIGHT).jobs["drift"]
+    assert drifted.code == 1
+    assert "configmap/one" in drifted.summary
 
 
 def test_recipe_refuses_a_plan_that_no_longer_fits(
     github: GitHubRepository, api: Api, kubectl: Kubectl
 ) -> None:
-    """And says what to do; a plan of main is applied after an approval."""
+    """And says what to do: a plan of main is applied after an approval, and no newer one."""
     write(github, "one")
-    done(github.start(request(1)), "plan")
-    done(github.start(MERGE), "apply")
+    apply(github, "one")
     write(github, "one", colour="blue")
     done(github.start(request(2)), "plan")
     kubectl("label", "cm", "one", "-n", "shop", "by=hand")
@@ -167,24 +167,39 @@ def test_recipe_refuses_a_plan_that_no_longer_fits(
     assert outdated.code == 8
     assert outdated.said.count("The plan no longer fits, and nothing was written.") == 1
     assert "Run this workflow manually on the default branch" in outdated.said
-    assert live(api) == before
 
     manual = github.start(MANUAL)
     done(manual, "plan")
     assert bodies(github, 0) == []
     assert live(api) == before
     assert manual.waiting == ["approved"]
-    assert manual.job("approved").code == 0
+    # A newer plan of the same manifests, which the reviewer has not seen.
+    done(github.start(request()), "plan")
+    assert len({one["name"] for one in github.server.artifacts}) == 1
+    github.server.plan(-1).write_text("not this one")
+    approved = manual.job("approved")
+    assert approved.code == 0, approved.said
     assert api.get(f"{SHOP}/configmaps/one")["data"] == {"colour": "blue"}
+
+
+def apply(github: GitHubRepository, *names: str) -> None:
+    """Apply ConfigMaps from the same checkout, without the action."""
+    write(github, *names)
+    config = github.checkout.parent / "config"
+    config.write_text(github.secrets["KUBECONFIG"])
+    command = ("apply", "web", "-n", "shop", "-f", str(github.checkout / "manifests"))
+    reply = applyprune(*command, kubeconfig=config)
+    assert reply.code == 0, reply
 
 
 def test_recipe_prunes_what_a_guard_refuses_after_an_approval(
     github: GitHubRepository, api: Api
 ) -> None:
-    """The jobs before it are green, write nothing, and start the one that is approved."""
-    write(github, *MANY)
-    done(github.start(request(1)), "plan")
-    done(github.start(MERGE), "apply")
+    """The jobs before it are green, write nothing, and start the one that is approved.
+
+    The approval is of the deletions that were refused: a newer plan that deletes more is refused.
+    """
+    apply(github, *MANY)
     write(github, MANY[0])
     done(github.start(request(2)), "plan")
     (body,) = bodies(github, 2)
@@ -194,85 +209,42 @@ def test_recipe_prunes_what_a_guard_refuses_after_an_approval(
     assert done(merged, "apply").outputs["code"] == "6"
     assert live(api) == before
     assert merged.waiting == ["approved"]
-    approved = merged.job("approved")
-    assert approved.code == 0, approved.said
-    assert names(api) == {MANY[0]}
-
-
-def test_approval_holds_for_the_deletions_that_were_refused(
-    github: GitHubRepository, api: Api
-) -> None:
-    """A newer plan of the same manifests that deletes more is refused."""
-    write(github, *MANY)
-    done(github.start(request(1)), "plan")
-    done(github.start(MERGE), "apply")
-    write(github, MANY[0])
-    done(github.start(request(2)), "plan")
-    merged = github.start(MERGE)
-    assert merged.waiting == ["approved"]
     # Meanwhile another object comes into the set, and a job makes a plan that deletes it too.
-    write(github, *MANY, "five")
-    done(github.start(request(3)), "plan")
-    done(github.start(MERGE), "apply")
+    apply(github, *MANY, "five")
     write(github, MANY[0])
     done(github.start(request(2)), "plan")
     before = live(api)
     approved = merged.job("approved")
     assert approved.code == 6, approved.said
     assert live(api) == before
-
-
-def test_manual_run_applies_its_own_plan(github: GitHubRepository, api: Api) -> None:
-    """Not a newer one of the same manifests, which its reviewer has not seen."""
-    write(github, "one")
-    manual = github.start(MANUAL)
-    done(manual, "plan")
-    done(github.start(request()), "plan")
-    assert len({one["name"] for one in github.server.artifacts}) == 1
-    github.server.plan(1).write_text("not this one")
-    approved = manual.job("approved")
+    merged = github.start(MERGE)
+    approved = merged.job("approved")
     assert approved.code == 0, approved.said
-    assert names(api) == {"one"}
+    assert names(api) == {MANY[0]}
 
 
-def test_recipe_finds_drift(github: GitHubRepository, kubectl: Kubectl) -> None:
-    """At night: it fails if somebody has changed a field that the set owns."""
-    write(github, "one")
-    done(github.start(request()), "plan")
-    done(github.start(MERGE), "apply")
-    done(github.start(NIGHT), "drift")
-    patch = '{"data":{"colour":"x"}}'
-    kubectl("patch", "cm", "one", "-n", "shop", "--type=merge", "-p", patch)
-    drifted = github.start(NIGHT).jobs["drift"]
-    assert drifted.code == 1
-    assert "configmap/one" in drifted.summary
-
-
-@pytest.mark.parametrize(
-    "event", [request(head=FORK), request(head=None), request(actor="dependabot[bot]")]
-)
-def test_request_without_secrets_is_only_checked(
-    github: GitHubRepository, api: Api, event: GitHubEvent
-) -> None:
+def test_request_without_secrets_is_only_checked(github: GitHubRepository, api: Api) -> None:
     """Without a cluster and without a comment, and it says so; its manifests have no plan."""
     before = live(api)
-    proposed = done(github.start(event), "plan")
-    told = NOTICE.findall(proposed.said)
-    whose = "a pull request from a fork" if event.is_from_fork else "a pull request of Dependabot"
-    assert len(told) == 2
-    assert f"No plan was made, because {whose} gets no credentials of the cluster" in told[0]
-    assert f"There is no comment, because {whose} gets no token that may write" in told[1]
-    assert "::error" not in proposed.said
-    assert "3 objects checked without a cluster" in proposed.summary
-    assert github.server.comments == {}
-    assert github.start(MERGE).jobs["apply"].code == 8
-
+    of_fork, of_bot = "a pull request from a fork", "a pull request of Dependabot"
+    for event, whose in (
+        (request(head=FORK), of_fork),
+        (request(head=None), of_fork),
+        (request(actor="dependabot[bot]"), of_bot),
+    ):
+        proposed = done(github.start(event), "plan")
+        told = NOTICE.findall(proposed.said)
+        assert len(told) == 2
+        assert f"No plan was made, because {whose} gets no credentials of the cluster" in told[0]
+        assert f"There is no comment, because {whose} gets no token that may write" in told[1]
+        assert "::error" not in proposed.said
+        assert "3 objects checked without a cluster" in proposed.summary
     (github.checkout / "manifests/web.yaml").write_text("kind: [\n")
     broken = github.start(event).jobs["plan"]
     assert broken.code == 2
     assert "::error file=manifests/web.yaml,line=" in broken.said
     assert "Traceback" not in broken.said + proposed.said
-    assert live(api) == before
+    assert (live(api), github.server.comments) == (before, {})
 
 
 def test_fork_with_credentials_gets_a_plan_without_a_comment(
@@ -304,40 +276,40 @@ def test_missing_permission_is_named(github: GitHubRepository) -> None:
     assert "The job needs the permission actions: read." in merged.said
 
 
-def test_comment_is_found_among_many(github: GitHubRepository) -> None:
-    """On any page, and only if the job's own user has written it."""
-    with_steps(github, {})
+def test_each_set_has_a_comment_that_is_found_among_many(github: GitHubRepository) -> None:
+    """On any page, and only if the job's own user has written it; a push replaces each of them."""
+    with_steps(github, {}, {"set": "api"})
     done(github.start(request()), "all")
-    (own,) = github.server.comments[3]
+    own, other = github.server.comments[3]
     mark = own["body"].partition("\n")[0]
     assert re.fullmatch("<!-- applyprune [0-9a-f]{64} -->", mark)
+    assert mark != other["body"].partition("\n")[0]
     others = [github.server.comment(3, "mallory", f"{mark}\nLooks good!") for _ in range(150)]
     others.append(github.server.comment(3, BOT, f"Something else.\n{mark}\n"))
-    github.server.comments[3] = [*others[:130], {"id": 999, "user": None, "body": None}, own]
+    github.server.comments[3] = [*others[:130], {"id": 999, "user": None, "body": None}, own, other]
     github.server.comments[3] += others[130:]
     own["body"] = f"{mark}\nold"
     done(github.start(request()), "all")
-    assert "`secret/key`" in own["body"]
-    assert len(github.server.comments[3]) == 153
+    assert "`web` in namespace `shop`" in own["body"]
+    assert "`api` in namespace `shop`" in other["body"]
+    assert len(github.server.comments[3]) == 154
     assert {one["body"] for one in others[:150]} == {f"{mark}\nLooks good!"}
+    assert len({one["name"] for one in github.server.artifacts}) == 2
 
 
-def test_each_set_and_cluster_has_a_comment(github: GitHubRepository) -> None:
-    """Also a cluster that cannot be reached; a later push replaces each of them."""
+def test_unreachable_cluster_has_a_comment_of_its_own(github: GitHubRepository) -> None:
+    """Beside that of the same set elsewhere.
+
+    Slow: the run asks a server that nobody listens at until its retries are over.
+    """
     elsewhere = YAML(typ="safe").load(github.secrets["KUBECONFIG"])
     elsewhere["clusters"][0]["cluster"] = {"server": "https://127.0.0.1:1"}
     github.secrets = {**github.secrets, "OTHER": json.dumps(elsewhere)}
     write(github, "one")
-    sets = [{}, {"set": "api"}, {"kubeconfig": "${{ secrets.OTHER }}"}]
-    for _ in range(2):
-        with_steps(github, *sets)
-        done_last = github.start(request()).jobs["all"]
-        assert done_last.code == 7, done_last.said
-    web, api, other = bodies(github)
-    assert "`web` in namespace `shop`" in web
-    assert "`api` in namespace `shop`" in api
-    assert "connection refused" in other
-    assert len({one["name"] for one in github.server.artifacts}) == 2
+    with_steps(github, {}, {"kubeconfig": "${{ secrets.OTHER }}"})
+    failed = github.start(request()).jobs["all"]
+    assert failed.code == 7, failed.said
+    assert "connection refused" in bodies(github)[1]
 
 
 def test_comment_contains_no_markup_of_others(github: GitHubRepository) -> None:
@@ -345,8 +317,7 @@ def test_comment_contains_no_markup_of_others(github: GitHubRepository) -> None:
     mark = "<!-- applyprune 0 -->"
     hostile = f"<img src=x> @everyone | `x` ``` [a](b) {mark}"
     folder = github.checkout / "manifests"
-    text = SETTINGS.format(name="one", colour=json.dumps(hostile))
-    (folder / "web.yaml").write_text(text)
+    (folder / "web.yaml").write_text(SETTINGS.format(name="one", colour=json.dumps(hostile)))
     done(github.start(request()), "plan")
     (folder / f"{hostile.replace('/', ' ')}.yaml").write_text("kind: Bundle\n")
     github.start(request(4))
@@ -384,15 +355,25 @@ def test_comment_fits_and_says_what_it_leaves_out(github: GitHubRepository) -> N
 
 
 def test_plan_that_fails_replaces_the_comment(github: GitHubRepository) -> None:
-    """So that no plan stays there which nobody can apply, even if the call itself is wrong."""
+    """So that no plan stays there which nobody can apply, even if the call itself is wrong.
+
+    A merge of broken manifests names what is wrong, and looks for no plan.
+    """
     write(github, "one")
     done(github.start(request()), "plan")
     (github.checkout / "manifests/web.yaml").write_text("kind: [\n")
+    (github.checkout / "manifests/more.yaml").write_text("kind: Pod\n")
     failed = github.start(request()).jobs["plan"]
     assert failed.code == 2
     assert "::error file=manifests/web.yaml,line=" in failed.said
     (body,) = bodies(github)
     assert "Exit code 2" in body
+    github.server.requests.clear()
+    merged = github.start(MERGE).jobs["apply"]
+    assert merged.code == 2
+    for file in ("web.yaml", "more.yaml"):
+        assert f"manifests/{file}" in merged.said
+    assert github.server.requests == []
     with_steps(github, {"arguments": "--no-such-option"})
     assert github.start(request()).jobs["all"].code == 2
     (body,) = bodies(github)
@@ -401,25 +382,20 @@ def test_plan_that_fails_replaces_the_comment(github: GitHubRepository) -> None:
 
 
 def test_unbound_merge_applies_what_the_manifests_say(github: GitHubRepository, api: Api) -> None:
-    """Without a plan, and without looking for one."""
-    write(github, "one")
+    """Without a plan, and without looking for one.
+
+    A refusal fails unless a job asks for an approval; `deletions` has what that needs.
+    """
+    write(github, *MANY[:2])
     with_steps(github, {"bound": "false"})
     proposed = done(github.start(request()), "all")
     assert proposed.outputs["changed"] == "true"
     assert re.fullmatch("sha256:[0-9a-f]{64}", proposed.outputs["digest"])
-    write(github, "one", "two")
+    write(github, *MANY)
     merged = done(github.start(MERGE), "all")
     assert merged.outputs["code"] == "0"
-    assert names(api) == {"one", "two"}
+    assert names(api) == {*MANY}
     assert github.server.artifacts == []
-    assert done(github.start(request()), "all").outputs["changed"] == "false"
-
-
-def test_refusal_fails_unless_a_job_asks_for_an_approval(github: GitHubRepository) -> None:
-    """The comment shows it all the same, and `deletions` has what an approval needs."""
-    write(github, *MANY)
-    with_steps(github, {"bound": "false"})
-    done(github.start(MERGE), "all")
     write(github, MANY[0])
     for event in (request(), MERGE):
         refused = github.start(event).jobs["all"]
@@ -449,13 +425,16 @@ def test_call_that_does_not_say_what_to_do_is_refused(
 
 
 def test_inputs_are_no_script(github: GitHubRepository, tmp_path: Path) -> None:
-    """A shell never sees them, and applyprune refuses them by its own rules."""
+    """A shell never sees them, and applyprune refuses them by its own rules.
+
+    No step has an expression in its script, which the runner of these tests rejects.
+    """
     hostile = f"$(touch {tmp_path}/made)`touch {tmp_path}/made`'\"; touch {tmp_path}/made #"
     apply = {"mode": "apply", "bound": "false"}
-    for name in ("set", "namespace", "files", "context", "timeout", "arguments", "kubeconfig"):
-        with_steps(github, apply | {name: hostile})
+    for names in (("arguments",), ("set", "namespace", "files", "context", "timeout")):
+        with_steps(github, apply | dict.fromkeys(names, hostile))
         refused = github.start(request()).jobs["all"]
-        assert refused.code, name
+        assert refused.code, names
         assert "Traceback" not in refused.said
     assert not (tmp_path / "made").exists()
 
@@ -480,20 +459,8 @@ def test_plan_is_found_by_what_a_kustomization_builds(
     assert api.get(f"{SHOP}/configmaps/one")["data"] == {"colour": "green"}
 
 
-def test_merge_of_broken_manifests_names_what_is_wrong(github: GitHubRepository) -> None:
-    """It looks for no plan then."""
-    (github.checkout / "manifests/web.yaml").write_text("kind: [\n")
-    (github.checkout / "manifests/more.yaml").write_text("kind: Pod\n")
-    merged = github.start(MERGE).jobs["apply"]
-    assert merged.code == 2
-    for file in ("web.yaml", "more.yaml"):
-        assert f"manifests/{file}" in merged.said
-    assert github.server.requests == []
-
-
-@pytest.mark.parametrize("way", MERGES)
-def test_plan_is_found_after_every_way_to_merge(github: GitHubRepository, way: str) -> None:
-    """By the manifests, which are those of the pull request."""
+def test_plan_is_found_after_a_squash(github: GitHubRepository) -> None:
+    """By the manifests, which are those of the pull request; test_gitlab_recipe.py merges more."""
     write(github, "one")
     merge = Merge(github.checkout)
     write(github, "one", "two")
@@ -504,13 +471,16 @@ def test_plan_is_found_after_every_way_to_merge(github: GitHubRepository, way: s
     done(github.start(request()), "plan")
     merge.to_main()
     assert github.start(MERGE).jobs["apply"].code == 8
-    merge.merge(way)
+    merge.merge("squash")
     done(github.start(MERGE), "apply")
 
 
 @pytest.mark.installs
 def test_action_installs_its_own_checkout(github: GitHubRepository) -> None:
-    """From the index only what it needs; the version is that of the action."""
+    """From the index only what it needs; the version is that of the action.
+
+    Slow: pip builds a wheel of the checkout and installs it, as on a runner.
+    """
     github.installed = None
     write(github, "one")
     done(github.start(request()), "plan")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,13 +43,6 @@ def write_settings(runner: Runner, *names: str) -> None:
     (runner.folder / "manifests/web.yaml").write_text(text)
 
 
-def program(runner: Runner, name: str, script: str) -> None:
-    """Put a program first on the path of the runner."""
-    path = runner.folder.parent / "bin" / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-
-
 def gitlab(runner: Runner, name: str, **variables: str) -> tuple[int, str]:
     """Run a job of the recipe; return its exit code and what it said."""
     job = recipe("gitlab")[name]
@@ -73,8 +65,13 @@ def live(api: Api) -> list[Any]:
     return found
 
 
-def test_recipe_applies_the_plan_of_the_merge_request(runner: Runner, api: Api) -> None:
-    """Another input is refused and says what to do; another user may read the plan."""
+def test_recipe_applies_the_plan_of_the_merge_request(
+    runner: Runner, api: Api, kubectl: Kubectl
+) -> None:
+    """Another input is refused and says what to do; another user may read the plan.
+
+    At night, it fails if somebody has changed a field that the set owns.
+    """
     runner.write("reviewed")
     code, said = gitlab(runner, "plan")
     assert code == 0, said
@@ -89,6 +86,11 @@ def test_recipe_applies_the_plan_of_the_merge_request(runner: Runner, api: Api) 
     assert code == 0, said
     assert "manually" not in said
     assert api.get(f"{SHOP}/configmaps/settings")["data"] == {"colour": "reviewed"}
+    patch = '{"data":{"colour":"x"}}'
+    kubectl("patch", "cm", "settings", "-n", "shop", "--type=merge", "-p", patch)
+    code, said = gitlab(runner, "drift")
+    assert code == 1
+    assert "configmap/settings" in said
 
 
 def test_recipe_prunes_what_a_guard_refuses_after_an_approval(runner: Runner, api: Api) -> None:
@@ -173,51 +175,3 @@ def test_plan_of_a_new_set_needs_to_read_its_namespace(
         assert (process.returncode, path.exists()) == (code, not code), said
         assert (f"Allow the account to get the Namespace {name}." in said) is bool(code)
     api("DELETE", f"/api/v1/namespaces/{name}")
-
-
-def test_recipe_finds_drift(runner: Runner, kubectl: Kubectl) -> None:
-    """At night: it fails if somebody has changed a field that the set owns."""
-    assert [gitlab(runner, name)[0] for name in ("plan", "apply", "drift")] == [0, 0, 0]
-    patch = '{"data":{"colour":"x"}}'
-    kubectl("patch", "cm", "settings", "-n", "shop", "--type=merge", "-p", patch)
-    code, said = gitlab(runner, "drift")
-    assert code == 1
-    assert "configmap/settings" in said
-
-
-def unbound(job: str) -> str:
-    """Return the command of a job without the plan, as docs/guides/pipelines.md says."""
-    (script,) = recipe("gitlab")[job]["script"]
-    command = script.replace(" --plan web.plan", "")
-    assert command != script
-    return str(command)
-
-
-def test_concurrent_pipelines_take_turns(runner: Runner, api: Api) -> None:
-    """Without the systems' own locks: each waits for the other by the inventory's holder."""
-    script = unbound("apply")
-    started = []
-    for colour in ("one", "two", "three"):
-        runner.write(colour)
-        copy = runner.folder.parent / colour
-        subprocess.run(["cp", "-r", runner.folder, copy], check=True)
-        one = Runner(copy, runner.kubeconfig, runner.variables)
-        started.append(one.sh(script, KUBECONFIG=str(runner.kubeconfig)))
-    ended = [(process.communicate(timeout=HANG)[0], process.returncode) for process in started]
-    assert [code for _, code in ended] == [0, 0, 0], ended
-    assert api.get(f"{SHOP}/configmaps/settings")["data"]["colour"] in {"one", "two", "three"}
-
-
-def test_missing_permission_is_named(runner: Runner, api: Api) -> None:
-    """What the account may not is told object by object, and nothing is written then."""
-    more = "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: more}\n"
-    with (runner.folder / "manifests/web.yaml").open("a") as file:
-        file.write(more)
-    before = api.get(f"{SHOP}/configmaps")["items"]
-    script = unbound("apply")
-    process = runner.sh(script, KUBECONFIG=str(runner.kubeconfig))
-    said = process.communicate(timeout=HANG)[0]
-    assert process.returncode == 3, said
-    assert "poddisruptionbudget.policy/more" in said
-    assert "forbidden" in said.lower()
-    assert api.get(f"{SHOP}/configmaps")["items"] == before

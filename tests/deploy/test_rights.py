@@ -1,4 +1,4 @@
-"""Each right of the deployment, taken away: something fails, and says which right is missing.
+"""Each right of the deployment, and the verb approve: without it something fails and says which.
 
 So the roles are the minimum. The rights are read from ``deploy/``: a new one fails here until its
 use is named.
@@ -16,15 +16,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.sources import read
+from tests.support.command import applyprune
 from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE, Tenant, controller
 from tests.support.objects import config_map, custom_resource
 from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
+    from applyprune.localplane import Plane
     from tests.support.api import Api
-    from tests.support.controller import Controller
+    from tests.support.command import Ended
+    from tests.support.controller import Controller, Tenant
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 WHO = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{CONTROLLER}"
@@ -370,3 +374,206 @@ def test_missing_permission_is_named_while_it_serves_nothing(
         eventually(lambda: running.metric("applyprune_leader") == 1, lambda: "it leads")
         assert running.ask("/readyz") == (200, "ok\n")
         assert running.stop() == 0
+
+
+APPROVE = "applyprune.dev/approve"
+DIGEST = "sha256:" + "0" * 64
+RBAC = "rbac.authorization.k8s.io"
+CLUSTER_ROLES = f"/apis/{RBAC}/v1/clusterroles"
+MERGE = "application/merge-patch+json"
+
+
+def bundle(name: str, approval: str = "") -> dict[str, Any]:
+    """Return the body of a Bundle, with the annotation if one is given."""
+    metadata = {"name": name, **({"annotations": {APPROVE: approval}} if approval else {})}
+    return {
+        "apiVersion": "applyprune.dev/v1alpha1",
+        "kind": "Bundle",
+        "metadata": metadata,
+        "spec": {"source": {"inline": ""}},
+    }
+
+
+class Person:
+    """An account of a tenant's namespace, by impersonation."""
+
+    def __init__(self, home: Tenant, name: str) -> None:
+        """Act as this user."""
+        self.home, self.name = home, f"{name}-of-{home.namespace}"
+
+    def bind(self, kind: str, role: str) -> None:
+        """Give the user a role in the namespace."""
+        body = {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": f"{self.name}-{role}"},
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": self.name}],
+        }
+        self.home.put("rolebindings", body, f"{RBAC}/v1")
+
+    def __call__(
+        self, method: str, name: str, body: object, *, content_type: str = "application/json"
+    ) -> tuple[int, Any]:
+        """Send a request about a Bundle; return the status and the message or the annotations."""
+        status, reply = self.home.api(
+            method,
+            self.home.bundle_path(name),
+            body,
+            content_type=content_type,
+            headers={"Impersonate-User": self.name},
+        )
+        if status >= 400:
+            return status, reply["message"]
+        return status, reply["metadata"].get("annotations", {})
+
+    def annotate(self, name: str, value: str | None) -> tuple[int, Any]:
+        """Set or remove the annotation."""
+        patch = {"metadata": {"annotations": {APPROVE: value}}}
+        return self("PATCH", name, patch, content_type=MERGE)
+
+
+@pytest.fixture
+def home(ground: Plane, new_tenant: Callable[[], Tenant]) -> Tenant:
+    """A tenant of a plane on which applyprune is installed, and its policy is in force."""
+    reply = applyprune("install", kubeconfig=ground.kubeconfig)
+    assert reply.code == 0, reply
+    home = new_tenant()
+    probe = person(home, "probe", "edit")
+    path = f"{home.bundle_path()}?dryRun=All"
+
+    def refused() -> bool:
+        headers = {"Impersonate-User": probe.name}
+        return home.api("POST", path, bundle("probe", DIGEST), headers=headers)[0] == 403
+
+    eventually(refused, lambda: "the policy")
+    return home
+
+
+def person(home: Tenant, name: str, *roles: str) -> Person:
+    """Return a user with cluster roles in the namespace, which the server already goes by."""
+    one = Person(home, name)
+    for role in roles:
+        one.bind("ClusterRole", role)
+    eventually(lambda: one("PATCH", "none", {}, content_type=MERGE)[0] == 404, lambda: f"{roles}")
+    return one
+
+
+def test_only_an_approver_may_approve(home: Tenant) -> None:
+    """An editor may do anything else with a Bundle, and withdraw an approval."""
+    editor = person(home, "editor", "edit")
+    approver = person(home, "approver", "applyprune-approver")
+    assert editor("POST", "", bundle("web"))[0] == 201
+    status, message = editor.annotate("web", DIGEST)
+    assert status == 403
+    for part in (editor.name, APPROVE, "the verb approve", "applyprune-approver"):
+        assert part in message
+    assert APPROVE not in home.get("web")["metadata"].get("annotations", {})
+    assert approver.annotate("web", DIGEST) == (200, {APPROVE: DIGEST})
+    # What leaves the annotation as it is, is not an approval.
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    assert editor("PATCH", "web", labels, content_type=MERGE)[0] == 200
+    assert editor.annotate("web", DIGEST[:-1] + "1")[0] == 403
+    assert editor.annotate("web", None)[0] == 200
+    assert editor.annotate("web", DIGEST)[0] == 403
+
+
+def test_created_bundle_cannot_bring_its_approval(home: Tenant) -> None:
+    """Copied with its annotation, applied by any method, or with a generated name."""
+    editor = person(home, "editor", "edit")
+    assert editor("POST", "", bundle("web", DIGEST))[0] == 403
+    status, _ = editor(
+        "PATCH",
+        "web?fieldManager=x",
+        bundle("web", DIGEST),
+        content_type="application/apply-patch+yaml",
+    )
+    assert status == 403
+    body = bundle("web", DIGEST)
+    body["metadata"]["generateName"] = body["metadata"].pop("name")
+    assert editor("POST", "", body)[0] == 403
+    assert home.api.get(home.bundle_path())["items"] == []
+    both = person(home, "both", "edit", "applyprune-approver")
+    assert both("POST", "", bundle("web", DIGEST)) == (201, {APPROVE: DIGEST})
+
+
+def test_only_an_approver_may_weaken_the_approval(home: Tenant) -> None:
+    """Else an editor would need no approval; to ask for more approvals is everybody's right."""
+    editor = person(home, "editor", "edit")
+    approver = person(home, "approver", "applyprune-approver")
+
+    def demand(one: Person, approval: str | None) -> tuple[int, Any]:
+        patch = {"spec": {"approval": approval, "interval": "1h"}}
+        return one("PATCH", "web", patch, content_type=MERGE)
+
+    assert editor("POST", "", bundle("web"))[0] == 201
+    for stronger in ("Prune", "Always", "Always"):
+        assert demand(editor, stronger)[0] == 200
+    for weaker in ("Prune", "Automatic", None):
+        status, message = demand(editor, weaker)
+        assert status == 403
+        assert f"{editor.name} may not weaken spec.approval" in message
+    assert home.get("web")["spec"]["approval"] == "Always"
+    assert demand(approver, "Prune")[0] == 200
+    assert demand(editor, "Automatic")[0] == 403
+    assert demand(approver, None)[0] == 200
+    assert home.get("web")["spec"]["approval"] == "Automatic"
+
+
+def test_status_cannot_bring_an_approval(home: Tenant) -> None:
+    """The policy does not cover the status, because the server ignores annotations in it."""
+    assert home.api("POST", home.bundle_path(), bundle("web"))[0] == 201
+    path = home.bundle_path("web") + "/status"
+    patch = {"metadata": {"annotations": {APPROVE: DIGEST}}}
+    assert home.api("PATCH", path, patch, content_type=MERGE)[0] == 200
+    assert APPROVE not in home.get("web")["metadata"].get("annotations", {})
+
+
+def test_roles_of_a_namespace_do_not_include_the_verb(ground_api: Api, home: Tenant) -> None:
+    """Whoever may edit or administer a namespace may not approve unless somebody says so."""
+    for name in ("edit", "admin"):
+        rules = ground_api.get(f"{CLUSTER_ROLES}/{name}")["rules"]
+        verbs = {
+            verb
+            for rule in rules
+            if "bundles" in rule.get("resources", ())
+            for verb in rule["verbs"]
+        }
+        assert "patch" in verbs
+        assert not verbs & {"approve", "*"}
+    admin = person(home, "admin", "admin")
+    assert admin("POST", "", bundle("web", DIGEST))[0] == 403
+
+
+def test_verb_approves_with_the_users_own_rights(
+    ground: Plane, home: Tenant, tmp_path: Path
+) -> None:
+    """The policy decides: `applyprune bundle approve` says what it says."""
+    editor = person(home, "editor", "edit")
+    approver = person(home, "approver", "applyprune-approver")
+    assert editor("POST", "", bundle("web"))[0] == 201
+    asked = ("bundle", "reconcile", "web", "-n", home.namespace, "--wait", "--timeout", "1s")
+    nobody = applyprune(*asked, kubeconfig=ground.kubeconfig)
+    assert nobody.code == 5
+    assert "the controller has not handled the request yet" in nobody.err
+    plan = {"digest": DIGEST, "scope": "Deletions", "since": "2026-11-23T07:00:00Z"}
+    path = f"{home.bundle_path('web')}/status"
+    patch = {"status": {"pendingPlan": plan}}
+    assert home.api("PATCH", path, patch, content_type=MERGE)[0] == 200
+
+    def approve(one: Person) -> Ended:
+        access = json.loads(ground.kubeconfig.read_text(encoding="utf-8"))
+        access["users"][0]["user"]["as"] = one.name
+        config = tmp_path / one.name
+        config.write_text(json.dumps(access), encoding="utf-8")
+        where = ("-n", home.namespace, DIGEST)
+        return applyprune("bundle", "approve", "web", *where, kubeconfig=config)
+
+    refused = approve(editor)
+    assert refused.code == 7
+    assert f"{editor.name} may not set {APPROVE}" in refused.err
+    assert "the verb approve on this Bundle" in " ".join(refused.err.split())
+    assert APPROVE not in home.get("web")["metadata"].get("annotations", {})
+    approved = approve(approver)
+    assert approved.code == 0, approved
+    assert home.get("web")["metadata"]["annotations"][APPROVE] == DIGEST
