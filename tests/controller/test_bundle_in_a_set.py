@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 
 from applyprune.model.events import Planned
-from applyprune.model.fate import Fate, Outcome
+from applyprune.model.fate import Outcome
 from applyprune.model.options import AdoptFrom, DryRun, Mode
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from tests.support.fault_proxy import FaultProxy, always, faults
@@ -116,32 +116,6 @@ def test_claim_of_a_bundle_needs_its_option(parent: Stage, tenant: Tenant) -> No
     eventually(lambda: "inventory" in tenant.get("old").get("status", {}), lambda: "the status")
     refused = parent.run(*KEPT)
     assert "a persistentvolumeclaim is only pruned if that is allowed" in refused.refusal
-
-
-def test_bundle_whose_objects_cannot_be_counted_is_refused(parent: Stage, tenant: Tenant) -> None:
-    """Its inventory is damaged."""
-    parent.run(*KEPT, bundle("old", config_map("o")))
-    tenant.ready("old")
-    tenant.api.patch(tenant.path("configmaps", "applyprune-old"), {"data": {"header": "{"}})
-    refused = parent.run(*KEPT)
-    assert (refused.exit_code, tenant.exists("o")) == (6, [True])
-    assert "it is unknown what bundle.applyprune.dev/old would cascade-delete" in refused.refusal
-    assert "--allow-cascade bundle.applyprune.dev/old" in refused.refusal
-
-
-def test_bundle_whose_inventory_is_gone_takes_none(parent: Stage, tenant: Tenant) -> None:
-    """Nobody knows what it had: its removal deletes nothing, and says so."""
-    parent.run(*KEPT, bundle("old", *maps("o", 8)))
-    tenant.ready("old")
-    tenant.patch("old", suspend=True)
-    eventually(lambda: tenant.condition("old", "Reconciling")[1] == "Suspended")
-    assert tenant.api("DELETE", tenant.path("configmaps", "applyprune-old"))[0] == 200
-    (step,) = parent.run(*KEPT, dry_run=DryRun.SERVER).plan.removals
-    assert (step.fate, step.cascade) == (Fate.PRUNE, ())
-    tenant.delete("old")
-    told = tenant.failed("old", "InventoryUnreadable")
-    assert "the inventory is gone, and 8 objects have the set's label" in told
-    assert tenant.exists(*(f"o{number}" for number in range(8))) == [True] * 8
 
 
 @pytest.mark.holds("unread-goes")

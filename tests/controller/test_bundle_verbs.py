@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune import Bundle, connect
 from applyprune.errors import RunFailed
-from tests.support.accounts import kubeconfig_as, rule
 from tests.support.command import Ended, applyprune
-from tests.support.completion import offered
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import config_map
 from tests.support.output.schemas import complaints
 from tests.support.pseudo_terminal import ANSWER, on_terminal
-from tests.support.waiting import HANG, eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.support.api import Api
     from tests.support.controller import Tenant
-    from tests.support.plane import Kubectl
 
 
 @pytest.fixture
@@ -46,35 +41,6 @@ def web(site: Plane, tenant: Tenant) -> Iterator[Bundle]:
     """The Bundle ``web`` of the tenant, in Python."""
     with connect(kubeconfig=site.kubeconfig, namespace=tenant.namespace) as cluster:
         yield Bundle("web", cluster=cluster)
-
-
-def test_kubectl_shows_the_columns(site: Plane, tenant: Tenant, kubectl: Kubectl) -> None:
-    """By each name of the kind."""
-    tenant.bundle("good", config_map("a"))
-    tenant.ready("good")
-    tenant.bundle("paused", config_map("b"), suspend=True)
-    columns = ["NAME", "READY", "STATUS", "DRIFT", "SUSPENDED", "AGE", "REVISION"]
-    for word in ("bundles", "bdl", "applyprune"):
-        head = kubectl("get", word, "-n", tenant.namespace, plane=site).splitlines()[0]
-        # Not its spaces: they depend on what the status says meanwhile.
-        assert head.split() == columns
-    rows = kubectl("get", "bundles", "-n", tenant.namespace, plane=site).splitlines()[1:]
-    assert [row.split()[:3] for row in rows if row.startswith("good")] == [
-        ["good", "True", "Applied"]
-    ]
-    assert [row.split()[-2] for row in rows if row.startswith("paused")] == ["true"]
-    wide = kubectl("get", "bdl", "-o", "wide", "-n", tenant.namespace, plane=site).splitlines()[0]
-    assert {"OBJECTS", "APPROVE", "MESSAGE"} <= set(wide.split())
-
-
-def test_names_are_completed(site: Plane, tenant: Tenant) -> None:
-    """From the cluster; the verbs without one."""
-    for name in ("good", "waits"):
-        tenant.bundle(name, config_map(name))
-    line = f"applyprune bundle suspend -n {tenant.namespace} g"
-    # On a busy machine the cluster may answer too late for one press of the key.
-    assert eventually(partial(offered, line, site.kubeconfig), lambda: "completions") == ["good"]
-    assert "suspend" in offered("applyprune bundle s", "/nowhere")
 
 
 def test_suspended_bundle_is_left_alone_until_it_is_resumed(
@@ -202,39 +168,6 @@ def test_approval_is_for_exactly_what_was_shown(
     assert verb("approve", "web", "--yes").code == 0
     tenant.ready("web")
     assert tenant.exists("a", "b", "c") == [False, False, True]
-
-
-def test_missing_right_is_named(
-    site: Plane, site_api: Api, tenant: Tenant, verb: Callable[..., Ended], tmp_path: Path
-) -> None:
-    """Who may read a Bundle need not be allowed to change it."""
-    name = f"ann-{tenant.namespace}"
-    rules = (rule("", ["configmaps"], ["list"]), rule("applyprune.dev", ["bundles"], ["get"]))
-    config = kubeconfig_as(name, site, site_api, tenant.namespace, tmp_path, *rules)
-    tenant.bundle("web", config_map("a"), suspend=True)
-    suspended = verb("suspend", "web", "-q", kubeconfig=config)
-    assert suspended.code == 0  # it is suspended already
-    refused = verb("resume", "web", kubeconfig=config)
-    assert refused.code == 7
-    assert 'cannot patch resource "bundles"' in refused.err
-
-
-def test_python_has_the_same_calls(tenant: Tenant, web: Bundle) -> None:
-    """With values instead of text."""
-    tenant.bundle("web", config_map("a"))
-    tenant.ready("web")
-    before = web.status()
-    assert (before.ready, before.reason) == ("True", "Applied")
-    report = web.reconcile(wait=True, timeout=HANG)
-    assert report.exit_code == 0
-    assert [one.readiness.message for one in report.objects if one.readiness] == [
-        "1 object applied"
-    ]
-    # A Bundle that was replaced meanwhile is another one.
-    tenant.delete("web")
-    tenant.gone("web")
-    tenant.bundle("web", config_map("a"))
-    assert web.status().uid != before.uid
 
 
 @pytest.mark.holds("verb-is-stored")

@@ -1,12 +1,20 @@
-"""An admission webhook answers a write of a Bundle with 404: the Bundle is not gone."""
+"""What a Bundle is not told truly: by a webhook that says 404, by a label, by another owner."""
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.errors import OwnedByBundle
+from applyprune.planning.applyset import PART_OF, applyset_identity
+from applyprune.planning.marks import ORPHAN
+from tests.support.command import applyprune
+from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import config_map
+from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.webhook import Webhook, missing
 
@@ -15,9 +23,10 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
     from tests.support.api import Api
-    from tests.support.controller import Controller, Tenant
+    from tests.support.controller import Tenant
 
     Reply = Callable[[dict[str, Any]], dict[str, Any] | None]
+    from pathlib import Path
 
 STILL_EXISTS = "it still exists: the server answered 404"
 
@@ -47,32 +56,6 @@ def test_webhook_answers_the_write_of_the_finalizer_with_404(
     tenant.ready("web")
 
 
-def test_webhook_answers_the_write_of_a_status_with_404(
-    site: Plane, site_api: Api, running: Controller, tenant: Tenant
-) -> None:
-    """The log names the webhook, and it is tried again with a growing pause."""
-
-    def failures() -> list[str]:
-        lines = [line for line in running.lines if line.get("namespace") == tenant.namespace]
-        return [str(line["error"]) for line in lines if line["message"] == "reconcile failed"]
-
-    reply = _for_bundles(lambda one: one.get("subResource") == "status")
-    resources = ("*/*",)
-    with Webhook(
-        site, site_api, tenant.namespace, ("UPDATE",), reply, resources=resources
-    ) as webhook:
-        tenant.bundle("web", config_map("a"))
-        eventually(lambda: len(failures()) > 1, lambda: "two failures")
-        assert STILL_EXISTS in failures()[0]
-        assert "missing.example.com" in failures()[0]
-        # Each failure is one refused write; another one may be under way.
-        refused = len(webhook.refused)
-        assert refused <= len(failures()) + 1
-        # It has its finalizer; a status is not needed to apply.
-        assert tenant.exists("a") == [True]
-    tenant.ready("web")
-
-
 @pytest.mark.holds("bundle-absence")
 def test_webhook_answers_the_end_of_a_bundle_with_404(
     site: Plane, site_api: Api, tenant: Tenant
@@ -87,3 +70,73 @@ def test_webhook_answers_the_end_of_a_bundle_with_404(
         assert "missing.example.com" in tenant.condition("web")[2]
         assert tenant.exists("a") == [False]
     tenant.gone("web")
+
+
+def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant, tmp_path: Path) -> None:
+    """Nobody else has it meanwhile; it is given back once its Bundle is known to be inactive."""
+    ours = Stage(site.kubeconfig, tenant.namespace, "shop")
+    release = ("inventory", "release", "shop", "-n", tenant.namespace)
+
+    def uids() -> list[str]:
+        return [tenant.get_map(name)["metadata"]["uid"] for name in "ab"]
+
+    ours.run(config_map("a"), config_map("b"))
+    before = uids()
+    # To have the name of the set by chance is not to have been given it.
+    tenant.bundle("shop", config_map("c"))
+    assert "spec.inventoryName: shop" in tenant.failed("shop", "InventoryOwned")
+    tenant.bundle("web", config_map("a", "by bundle"), config_map("b"), inventoryName="shop")
+    tenant.ready("web")
+    assert (tenant.value("a"), uids()) == ("by bundle", before)
+    bundle = f"Bundle {tenant.namespace}/web"
+    with pytest.raises(OwnedByBundle, match=bundle):
+        ours.run(config_map("a"), config_map("b"))
+    tenant.bundle("other", config_map("a"), inventoryName="shop")
+    assert bundle in tenant.failed("other", "InventoryOwned")
+    active = applyprune(*release, kubeconfig=site.kubeconfig)
+    assert (active.code, bundle in active.err, "Suspend" in active.err) == (2, True, True)
+    # An API server that has just started knows no Bundle: that does not make it inactive.
+    with FaultProxy(site) as proxy:
+        missing = faults.text(404, "404 page not found\n")
+        proxy.rule = always(missing, where=lambda seen: "/bundles/" in seen.path)
+        unknown = applyprune(*release, kubeconfig=proxy.kubeconfig(tmp_path))
+    assert unknown.code == 7, unknown
+    tenant.suspended("web")
+    assert applyprune(*release, kubeconfig=site.kubeconfig).code == 0
+    ours.run(config_map("a"), config_map("b"))
+    assert tenant.value("a") == "v"
+    # The Bundles that have lost it, or never had it, take nothing along.
+    for name in ("web", "shop", "other"):
+        tenant.delete(name)
+        tenant.gone(name)
+    assert uids() == before
+
+
+def test_object_with_a_forged_label_keeps_its_bundle(tenant: Tenant) -> None:
+    """It is neither deleted nor forgotten; the condition names the object and the label."""
+    tenant.bundle("web", config_map("a"), config_map("b"))
+    tenant.ready("web")
+    _label(tenant, "b", "applyset-x-v1")
+    tenant.delete("web")
+    message = tenant.failed("web", "RemovalFailed")
+    assert "configmap/b" in message
+    assert "applyset-x-v1" in message
+    # What to do is in the Event too.
+    own, where = applyset_identity("web", tenant.namespace).id, f"-n {tenant.namespace}"
+    told = eventually(partial(_failures, tenant), lambda: "an Event about it")
+    for said in (message, *told):
+        assert f"kubectl label --overwrite configmap/b {where} {PART_OF}={own}" in said
+        assert f"kubectl annotate bundles.applyprune.dev web {where} {ORPHAN}=true" in said
+    assert tenant.exists("a", "b") == [False, True]
+    _label(tenant, "b", applyset_identity("web", tenant.namespace).id)
+    tenant.gone("web")
+    assert tenant.exists("b") == [False]
+
+
+def _failures(tenant: Tenant) -> list[str]:
+    """Return the messages of the Events about a removal that fails."""
+    return [message for _, reason, message in tenant.events("web") if reason == "RemovalFailed"]
+
+
+def _label(tenant: Tenant, name: str, label: str) -> None:
+    tenant.api.patch(tenant.path("configmaps", name), {"metadata": {"labels": {PART_OF: label}}})

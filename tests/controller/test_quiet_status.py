@@ -1,30 +1,18 @@
-"""A Bundle that keeps failing for one reason writes its status once, and one Event."""
+"""A Bundle that keeps failing for one reason says it once: in its status, an Event, the log."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
-from itertools import combinations, count
-from threading import Event, Thread
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from applyprune.values import replace
 from tests.support.api import status_writes
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map, of_kind
-from tests.support.other_run import ELSEWHERE, take_from_elsewhere
-from tests.support.stage import Stage
 from tests.support.waiting import eventually
-from tests.support.webhook import CONFIGURATIONS, Webhook
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
+    from tests.support.api import AuditTrail
     from tests.support.controller import Controller, Tenant
 
 AGAIN: dict[str, Any] = {"retryInterval": "1s", "interval": "1s"}
@@ -80,30 +68,6 @@ QUICK: dict[str, tuple[Prepare | None, Sequence[dict[str, Any]], dict[str, Any],
 """What is prepared, the manifests, the spec, and the reason."""
 
 
-@contextmanager
-def locked(tenant: Tenant, kubeconfig: Path) -> Iterator[None]:
-    """Hold the inventory lock of a Bundle's set, as a run on another machine that works on it."""
-    stage = Stage(kubeconfig, tenant.namespace, "held")
-    stage.run(config_map("a"))
-    over = Event()
-
-    def renew() -> None:
-        for renewals in count():
-            take_from_elsewhere(stage, replace(ELSEWHERE, renewals=renewals))
-            if over.wait(3):
-                return
-
-    take_from_elsewhere(stage)
-    thread = Thread(target=renew, daemon=True)
-    thread.start()
-    try:
-        tenant.bundle("web", config_map("a"), inventoryName="held", **AGAIN)
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def settle(running: Controller, tenant: Tenant, reason: str, *, retries: int) -> None:
     """Wait until a Bundle has a state for a reason, and was retried that often since."""
     eventually(
@@ -150,69 +114,62 @@ def test_failing_bundle_writes_its_status_once(
         tenants[case].bundle("web", *manifests, **{**AGAIN, **spec})
     found = {}
     for case, (*_, reason) in QUICK.items():
-        settle(running, tenants[case], reason, retries=3)
+        settle(running, tenants[case], reason, retries=2)
         found[case] = faults(site_audit, tenants[case])
         # It leaves the workers to the others.
         tenants[case].patch("web", suspend=True)
     assert found == {case: {} for case in tenants}
 
 
-# The same rule as above, by reconciles that each last for seconds.
-@pytest.mark.sweep
-def test_bundle_that_is_refused_slowly_writes_its_status_once(
-    running: Controller,
-    site: Plane,
-    site_api: Api,
-    site_audit: AuditTrail,
-    new_tenant: Callable[[], Tenant],
-) -> None:
-    """The lock is waited for, and a dead webhook is called again and again, in each reconcile."""
-    denied, dead, held = (new_tenant() for _ in range(3))
-    denial = {"code": 403, "message": "no"}
-    webhook = CONFIGURATIONS.format(kind="validating")
-    home = {"matchLabels": {"kubernetes.io/metadata.name": dead.namespace}}
-    rule = {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "operations": ["*"],
-        "resources": ["services"],
-    }
-    called = {
-        "name": "dead.example.com",
-        # Nobody listens there.
-        "clientConfig": {"url": "https://127.0.0.1:1/"},
-        "rules": [rule],
-        "namespaceSelector": home,
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-    }
-    body = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": f"dead-{dead.namespace}"},
-        "webhooks": [called],
-    }
+def faulty(name: str, value: object) -> dict[str, Any]:
+    """Return a ConfigMap that the server refuses."""
+    return {**config_map(name), "metadata": {"name": name, "labels": {"a": f"not {value} valid"}}}
 
-    def reply(request: dict[str, Any]) -> dict[str, Any] | None:
-        return denial if request["kind"]["kind"] == "Service" else None
 
-    def calls() -> bool:
-        status, answer = site_api("POST", f"{dead.path('services')}?dryRun=All", SERVICE)
-        return status == 500 and "dead.example.com" in answer["message"]
+def lines_of(running: Controller, tenant: Tenant) -> list[str]:
+    """Return what the log says about a tenant from the level info up."""
+    told = [one for one in running.lines if one["level"] != "debug"]
+    return [str(one["message"]) for one in told if one.get("namespace") == tenant.namespace]
 
-    assert site_api("POST", webhook, body)[0] == 201
-    try:
-        with (
-            Webhook(site, site_api, denied.namespace, ("CREATE",), reply, resources=("*",)),
-            locked(held, site.kubeconfig),
-        ):
-            eventually(calls, lambda: "the dead webhook is called")
-            for tenant in (denied, dead):
-                tenant.bundle("web", config_map("a"), SERVICE, **AGAIN)
-            settle(running, denied, "ApplyFailed", retries=3)
-            settle(running, dead, "ApplyFailed", retries=2)
-            settle(running, held, "InventoryLocked", retries=2)
-            found = [faults(site_audit, tenant) for tenant in (denied, dead, held)]
-            assert found == [{}, {}, {}]
-    finally:
-        site_api("DELETE", f"{webhook}/dead-{dead.namespace}")
+
+def failures(running: Controller, tenant: Tenant) -> list[str]:
+    """Return the objects that were logged as failed, in order."""
+    lines = [line for line in running.lines if line["message"] == "object failed"]
+    found = [line for line in lines if line["namespace"] == tenant.namespace]
+    assert {line["level"] for line in found} <= {"warning"}
+    return [str(line["object"]) for line in found]
+
+
+def test_retries_of_a_failing_bundle_log_nothing(running: Controller, tenant: Tenant) -> None:
+    """Whatever fails: its objects, its account or its source. A new message is news.
+
+    The first ten objects that fail are logged; the status has their number.
+    """
+    annotated = {"argocd.argoproj.io/sync-wave": "5"}  # it is warned about
+    names = [f"a-{number:02}" for number in range(15)]
+    objects = [*(faulty(name, 1) for name in names), config_map("warned", annotations=annotated)]
+    tenant.bundle("web", *objects)
+    tenant.bundle("account", config_map("b"), serviceAccountName="missing")
+    tenant.bundle("source", source={"configMapRefs": [{"name": "missing"}]})
+    tenant.bundle("after", config_map("c"), dependsOn=[{"name": "web"}])
+    reasons = {
+        "web": "ApplyFailed",
+        "account": "ServiceAccountNotFound",
+        "source": "SourceNotFound",
+        "after": "DependencyNotReady",
+    }
+    for name, reason in reasons.items():
+        tenant.failed(name, reason)
+        tenant.reconciled(name, "once")
+    before = lines_of(running, tenant)
+    for number in range(2):
+        for name in reasons:
+            tenant.reconciled(name, str(number))
+    assert lines_of(running, tenant) == before
+    assert before.count("warning of a run") == 1
+    logged = [f"configmap/{name}" for name in names[:10]]
+    assert failures(running, tenant) == logged
+    assert tenant.get("web")["status"]["objects"]["failing"] == 15
+    tenant.bundle("web", faulty(names[0], 2), *objects[1:])
+    again = [*logged, logged[0]]
+    eventually(lambda: failures(running, tenant) == again, lambda: f"{failures(running, tenant)}")

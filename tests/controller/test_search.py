@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import json
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.api import DISCOVERY, Api
+from tests.support.api import Api
 from tests.support.controller import controller, told_of_namespace
-from tests.support.fault_proxy import FaultProxy, always, faults, first
-from tests.support.fault_proxy.exchange import ServerReply
+from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import api_service, config_map, crd, custom_resource
-from tests.support.second_server import SecondServer
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from applyprune.localplane import Binaries, Plane
+    from applyprune.localplane import Plane
     from tests.support.controller import Controller, Tenant
-    from tests.support.fault_proxy import Exchange, Fault
-    from tests.support.fault_proxy.exchange import Wire
+    from tests.support.fault_proxy import Exchange
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -89,28 +85,6 @@ def test_finalizer_stays_while_the_list_of_kinds_is_not_complete(
     assert "1 object has the set's label: foo.x.example.com/f" in message
 
 
-def test_finalizer_stays_just_after_a_start(
-    tenant: Tenant, proxy: FaultProxy, site: Plane, site_api: Api, binaries: Binaries
-) -> None:
-    """A second server, which has just been started again, lists the built-in kinds only."""
-    starters = served(site_api, tenant, "Starter")
-    with SecondServer(site, binaries) as second:
-        # Which of the two is first, the search or the whole list, is up to the machine.
-        for turn in itertools.count():
-            name, replies = f"web-{turn}", list[bytes]()
-            tenant.bundle(name, custom_resource(name, "Starter"))
-            tenant.ready(name)
-            tenant.drop(f"applyprune-{name}")
-            fresh = _just_started(second, replies)
-            proxy.rule = first(1, fresh, where=lambda seen: seen.path == "/apis")
-            tenant.delete(name)
-            message = tenant.failed(name, "InventoryUnreadable")
-            assert f"1 object has the set's label: starter.x.example.com/{name}" in message
-            assert site_api.exists(f"{starters}/{name}")
-            if b"x.example.com" not in replies[0]:
-                return
-
-
 @pytest.mark.parametrize(
     "reads",
     [
@@ -162,21 +136,6 @@ def _grant_without_lists(tenant: Tenant) -> None:
     tenant.api.create(f"{path}/clusterroles", {**name, "rules": rules})
     binding = {**name, "roleRef": role, "subjects": [subject]}
     tenant.api.create(f"{path}/clusterrolebindings", binding)
-
-
-def _just_started(second: SecondServer, replies: list[bytes]) -> Fault:
-    """Let a server that has just been started again give its list of kinds."""
-
-    def fault(wire: Wire) -> None:
-        second.restart()
-        second.await_answer()
-        api = Api(second.plane)
-        status, document = api("GET", "/apis", headers={"Accept": DISCOVERY})
-        api.close()
-        replies.append(json.dumps(document).encode())
-        wire.reply(ServerReply(status, [("Content-Type", DISCOVERY)], replies[-1]))
-
-    return fault
 
 
 def _unconditional(seen: Exchange) -> None:

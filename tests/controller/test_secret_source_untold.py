@@ -11,11 +11,7 @@ import pytest
 
 from applyprune.planning.normalize import digest
 from tests.support.canaries import (
-    BROKEN_OBJECTS,
-    BROKEN_TEXTS,
-    NUMBER,
     OTHER,
-    REFUSED,
     TOKEN,
     annotated,
     encoded,
@@ -24,7 +20,7 @@ from tests.support.canaries import (
     untold,
 )
 from tests.support.controller import served, told
-from tests.support.objects import CRON_JOB, DEPLOYMENT, SERVICE, annotation_texts, config_map, text
+from tests.support.objects import config_map, text
 from tests.support.waiting import eventually
 from tests.support.webhook import Webhook
 
@@ -34,69 +30,6 @@ if TYPE_CHECKING:
     from tests.support.controller import Controller, Tenant
 
 HIDDEN = "details are not shown, because the source is a Secret"
-POD = {
-    "containers": [{"name": "a", "image": TOKEN, "envFrom": [{"configMapRef": {"name": TOKEN}}]}]
-}
-LABELS = {"app": TOKEN}
-
-
-def like(body: dict[str, Any], **top: Any) -> str:
-    """Return a body with other fields at its top."""
-    return json.dumps({**body, **top})
-
-
-def noted(**texts: str) -> str:
-    """Return a ConfigMap with a value, and annotations that a run reads."""
-    return json.dumps(config_map("key", TOKEN, annotations=annotation_texts(**texts)))
-
-
-OF_OTHER_KINDS: dict[str, str] = {
-    "nothing is wrong": json.dumps(config_map("key", TOKEN)),
-    "an address": like(SERVICE, spec={**SERVICE["spec"], "clusterIP": TOKEN}),
-    "a port": like(SERVICE, spec={"ports": [{"port": NUMBER}]}),
-    "a selector that another label contradicts": like(
-        DEPLOYMENT,
-        spec={
-            "selector": {"matchLabels": LABELS},
-            "template": {"metadata": {"labels": {"app": OTHER}}, "spec": POD},
-        },
-    ),
-    "a Pod that never runs": json.dumps(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "key"}, "spec": POD}
-    ),
-    "a label": json.dumps(config_map("key", labels={"a": f"{TOKEN} b"})),
-    "a schedule": like(CRON_JOB, spec={**CRON_JOB["spec"], "schedule": TOKEN}),
-    "a wave": noted(applyprune_dev__wave=TOKEN),
-    "a rule": noted(applyprune_dev__ready_when=f"self.data.{TOKEN}("),
-    "a rule that fails": noted(applyprune_dev__ready_when="int(self.data.key) > 0"),
-    "a dependency": noted(config_kubernetes_io__depends_on=TOKEN),
-    "a mark for conflicts": noted(applyprune_dev__conflicts=TOKEN),
-    "a mark for prunes": noted(applyprune_dev__prune=TOKEN),
-    "fields to ignore": noted(applyprune_dev__ignore_fields=TOKEN),
-    "an annotation of ours that is unknown": noted(**{f"applyprune_dev__{TOKEN}": TOKEN}),
-    "a hook": noted(helm_sh__hook=TOKEN),
-    "a name that is none": json.dumps(config_map(f"{TOKEN}%X")),
-    "a namespace that is none": json.dumps(config_map("key", namespace=f"{TOKEN}_x")),
-    "a kind that is none": like(config_map("key", TOKEN), kind=f"Tk{TOKEN}"),
-    "a version that is none": like(config_map("key", TOKEN), apiVersion=f"{TOKEN}.io/v1"),
-    "a field that is none": like(SERVICE, spec={**SERVICE["spec"], TOKEN: TOKEN}),
-    "a key that is none": like(config_map("key"), data={f"{TOKEN} x": TOKEN}),
-    "a value of another type": like(config_map("key"), data={TOKEN: NUMBER}),
-    "twice the same object": text(config_map("key", TOKEN), config_map("key", OTHER)),
-}
-
-
-def _cases() -> dict[str, str]:
-    """Return the texts of sources; those about a Secret are about a ConfigMap here."""
-    found = {
-        name: body.replace("kind: Secret", "kind: ConfigMap") for name, body in BROKEN_TEXTS.items()
-    }
-    objects = {**BROKEN_OBJECTS, **REFUSED}
-    del objects["too large"]  # for a source, too
-    for name, body in objects.items():
-        found[name] = json.dumps({**body, "kind": "ConfigMap"})
-    found |= OF_OTHER_KINDS
-    return found
 
 
 def put_source(tenant: Tenant, name: str, content: str) -> str:
@@ -104,30 +37,6 @@ def put_source(tenant: Tenant, name: str, content: str) -> str:
     meta = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
     stored = tenant.put("secrets", {**meta, "data": {"one": encoded(content)}})
     return str(stored["metadata"]["resourceVersion"])
-
-
-def test_content_of_a_secret_source_is_untold(tenant: Tenant, running: Controller) -> None:
-    """In every field, of every kind, readable or not: in status, Events, log and metrics."""
-    cases = _cases()
-    names = {name: f"b-{number}" for number, name in enumerate(cases)}
-    for name, content in cases.items():
-        bundle = names[name]
-        own = content.replace('"name": "key"', f'"name": "key-{bundle}"')
-        put_source(tenant, bundle, own)
-        source = {"secretRefs": [{"name": bundle}]}
-        more = {"wait": True, "timeout": "1s", "retryInterval": "10m"}
-        tenant.bundle(bundle, source=source, **more)
-    eventually(lambda: not _untried(tenant), lambda: "every Bundle is tried")
-    untold(told(tenant, running))
-    # Where it is wrong is told nevertheless.
-    for name in BROKEN_TEXTS:
-        status, reason, message = tenant.condition(names[name])
-        assert (status, reason) == ("False", "InvalidSource"), name
-        assert f"secret/{names[name]}[one]" in message
-        assert HIDDEN in message
-    failures = tenant.failures(names["a schedule"])["cronjob.batch/c"]
-    assert "at spec.schedule" in failures
-    assert tenant.condition(names["nothing is wrong"])[0] == "True"
 
 
 def _quoting(request: dict[str, Any]) -> dict[str, Any] | None:

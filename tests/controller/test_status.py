@@ -1,9 +1,9 @@
-"""Status and conditions after a pass: idempotent, bounded, and a time only with a change."""
+"""Status and conditions: idempotent, bounded, and what tools read of them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,12 +37,16 @@ from applyprune.errors import (
     PruneRefused,
     Unreachable,
 )
-from applyprune.model.events import Event, Finished, ObjectDone, ReadinessReported, failed
+from applyprune.model.events import Event, Finished, ObjectDone, ReadinessReported, Status, failed
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem, ProblemKind
+from applyprune.planning.readiness import assess
 from applyprune.values import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
 GOOD = ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "2 objects applied", "sha256:a")
@@ -399,3 +403,115 @@ def test_errors_have_reasons(error: Any, reason: Reason) -> None:
     """The words that alerts compare."""
     assert reason_of(error) is reason
     assert Reason.UNREACHABLE not in STALLED_REASONS
+
+
+NOW = "2026-01-01T00:00:00Z"
+REF = Ref("", "ConfigMap", "shop", "a")
+NEW = {"observedGeneration": -1}
+"""The status that the CRD gives a new Bundle."""
+OF_DELETIONS = PendingPlan(
+    "sha256:d",
+    Scope.DELETIONS,
+    {"prune": 1},
+    ((Fate.PRUNE, REF),),
+    Reason.PENDING_APPROVAL,
+    "m",
+    "s",
+)
+REFUSAL = Problem(ProblemKind.PRUNE_REFUSED, "refused")
+FAILING = {REF: FailedObject(REF, "no", ProblemKind.RUN_FAILED)}
+
+
+def after(
+    before: Mapping[str, Any], ready: ConditionStatus, reason: Reason, generation: int, **more: Any
+) -> dict[str, Any]:
+    """Return the status after a reconcile."""
+    result = ReconcileResult(ready, reason, "m", **more)
+    return status_after(before, result, generation=generation, now=NOW)
+
+
+def broke(reason: Reason, generation: int = 1, **more: Any) -> dict[str, Any]:
+    """Return the status after a failure."""
+    return after(NEW, ConditionStatus.NOT_READY, reason, generation, retries=True, **more)
+
+
+APPLIED = after(NEW, ConditionStatus.READY, Reason.APPLIED, 1)
+HELD = after(APPLIED, ConditionStatus.SAME, Reason.SUSPENDED, 2)
+WAITING = after(NEW, ConditionStatus.NOT_READY, Reason.PENDING_APPROVAL, 1,
+    run_result=RunResult(plan=Plan((), ())), pending=OF_DELETIONS)  # fmt: skip
+BLOCKED = broke(Reason.PRUNE_REFUSED, run_result=RunResult(plan=Plan((), ()), refusal=REFUSAL))
+BROKEN = broke(Reason.APPLY_FAILED, run_result=RunResult(plan=Plan((), ()), failing=FAILING))
+STALLED = broke(Reason.INVALID_SOURCE)
+CURRENT, IN_PROGRESS, FAILED = Status.CURRENT, Status.IN_PROGRESS, Status.FAILED
+CASES: dict[str, tuple[dict[str, Any], int, Status]] = {
+    "no controller runs": (NEW, 1, IN_PROGRESS),
+    "it is being applied": (progressing_status(NEW, 1, NOW), 1, IN_PROGRESS),
+    "it is applied": (APPLIED, 1, CURRENT),
+    "its spec has changed": (APPLIED, 2, IN_PROGRESS),
+    "the change is being applied": (progressing_status(APPLIED, 2, NOW), 2, IN_PROGRESS),
+    "that of a stalled one is": (progressing_status(STALLED, 2, NOW), 2, IN_PROGRESS),
+    "an object fails": (BROKEN, 1, IN_PROGRESS),
+    "it failed and is applied now": (
+        after(broke(Reason.APPLY_FAILED), ConditionStatus.READY, Reason.APPLIED, 1), 1, CURRENT
+    ),
+    "it stalled and is applied now": (
+        after(STALLED, ConditionStatus.READY, Reason.APPLIED, 1), 1, CURRENT
+    ),
+    "a plan waits": (WAITING, 1, IN_PROGRESS),
+    "a guard refuses the prune": (BLOCKED, 1, FAILED),
+    "it is created suspended": (
+        after(NEW, ConditionStatus.SAME, Reason.SUSPENDED, 1), 1, IN_PROGRESS
+    ),
+    "it is changed and suspended in one edit": (HELD, 2, IN_PROGRESS),
+    "it is resumed": (HELD, 3, IN_PROGRESS),
+    "it is resumed and being applied": (progressing_status(HELD, 3, NOW), 3, IN_PROGRESS),
+    "it is resumed and applied": (
+        after(HELD, ConditionStatus.READY, Reason.APPLIED, 3), 3, CURRENT
+    ),
+    **{
+        f"a failure: {reason}": (
+            broke(reason), 1, FAILED if reason in STALLED_REASONS else IN_PROGRESS
+        )
+        for reason in Reason
+    },
+}  # fmt: skip
+
+
+def kstatus(body: Mapping[str, Any]) -> Status:
+    """Return what kstatus computes for a custom resource (cli-utils, pkg/kstatus/status)."""
+    metadata, status = body["metadata"], body["status"]
+    if metadata.get("deletionTimestamp"):
+        return Status.TERMINATING
+    if status.get("observedGeneration", metadata["generation"]) != metadata["generation"]:
+        return Status.IN_PROGRESS
+    conditions = status.get("conditions", ())
+    for condition in conditions:
+        if condition["type"] == "Reconciling" and condition["status"] == "True":
+            return Status.IN_PROGRESS
+        if condition["type"] == "Stalled" and condition["status"] == "True":
+            return Status.FAILED
+    for condition in conditions:
+        if condition["type"] == "Ready":
+            return Status.CURRENT if condition["status"] == "True" else Status.IN_PROGRESS
+    return Status.CURRENT
+
+
+def test_tools_read_the_state_of_a_bundle() -> None:
+    """Ready only if the last generation is applied, however long nobody writes a status.
+
+    `kubectl wait` reads the condition alone, and ignores one of an older generation.
+    """
+    for name, (status, generation, expected) in CASES.items():
+        metadata = {"name": "web", "namespace": "shop", "generation": generation}
+        body = {"apiVersion": "applyprune.dev/v1alpha1", "kind": "Bundle", "metadata": metadata,
+                "status": status}  # fmt: skip
+        assert kstatus(body) is expected, name
+        assert assess(body, waited=3600.0, has_status=True).status is expected, name
+        met = any(
+            (one["type"], one["status"]) == ("Ready", "True")
+            and one["observedGeneration"] >= generation
+            for one in status.get("conditions", ())
+        )
+        assert met is (expected is CURRENT), name
+        metadata["deletionTimestamp"] = NOW
+        assert kstatus(body) is assess(body).status is Status.TERMINATING, name

@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.controller import served
 from tests.support.drifting import AFTER, BEFORE, DRIFTS, deployment, documented
 from tests.support.objects import config_map, text
 from tests.support.waiting import eventually
-from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,23 +22,15 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
 
 
-def secret(name: str, **values: str) -> dict[str, Any]:
-    """Return the body of a Secret."""
-    data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
-
-
-@pytest.mark.parametrize("kind", ["configMapRefs", "secretRefs"])
-def test_bundle_reads_a_source_in_the_cluster(tenant: Tenant, kind: str) -> None:
-    """Applied, changed by its watch, pruned, broken, mended."""
+def test_bundle_reads_a_source_in_the_cluster(tenant: Tenant) -> None:
+    """Applied, changed by its watch, pruned, broken, mended; a ConfigMap is read as a Secret is."""
 
     def store(**values: str) -> None:
-        if kind == "secretRefs":
-            tenant.put("secrets", secret("src", **values))
-        else:
-            tenant.put("configmaps", {**config_map("src"), "data": values})
+        data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "src"}, "data": data}
+        tenant.put("secrets", body)
 
-    tenant.bundle("web", source={kind: [{"name": "src", "keys": ["one", "two"]}]})
+    tenant.bundle("web", source={"secretRefs": [{"name": "src", "keys": ["one", "two"]}]})
     assert "src does not exist" in tenant.failed("web", "SourceNotFound")
     store(one=text(config_map("a")))
     eventually(lambda: "src has no key 'two'" in tenant.condition("web")[2])
@@ -99,36 +91,6 @@ def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> 
     assert tenant.exists("c", "applyprune-web") == [False, False]
 
 
-def test_blocked_prune_can_be_approved(tenant: Tenant, running: Controller) -> None:
-    """PruneBlocked shows the digest; the annotation lets exactly that prune go ahead."""
-    names = [f"a{number}" for number in range(8)]
-    refused = running.metric("applyprune_refused_prunes_total")
-    tenant.bundle("web", *map(config_map, names))
-    tenant.ready("web")
-    tenant.bundle("web", config_map("a0", "new"))
-    tenant.failed("web", "PruneRefused")
-    # It does not hold up the apply.
-    assert tenant.value("a0") == "new"
-    assert all(tenant.exists(*names))
-    blocked = tenant.condition("web", "PruneBlocked")
-    pending = tenant.get("web")["status"]["pendingPlan"]
-    assert blocked[:2] == ("True", "PruneRefused")
-    assert f"applyprune.dev/approve={pending['digest']}" in blocked[2]
-    assert (pending["scope"], pending["counts"]) == ("Deletions", {"prune": 7})
-    last = {"fate": "prune", "object": "configmap/a7", "namespace": tenant.namespace}
-    assert pending["objects"][-1] == last
-    eventually(lambda: running.metric("applyprune_refused_prunes_total") > refused)
-    # The approval of another prune approves nothing.
-    tenant.annotate("web", approve="sha256:" + "0" * 64)
-    tenant.reconciled("web", "x")
-    assert all(tenant.exists(*names))
-    tenant.annotate("web", approve=pending["digest"])
-    status = tenant.ready("web")
-    assert tenant.exists(*names) == [True] + [False] * 7
-    assert "pendingPlan" not in status
-    assert tenant.condition("web", "PruneBlocked")[0] == "False"
-
-
 def test_bundle_waits_for_its_dependencies(tenant: Tenant) -> None:
     """For the Ready condition, or what the expression says, by a watch; not in a circle."""
     long = {"retryInterval": "10m"}
@@ -177,49 +139,31 @@ def test_bundle_reports_drift_as_the_guide_says(
             assert live["spec"]["replicas"] == (3 if reason == "Applied" else 1)
 
 
-def test_immutable_secret_is_recreated_for_a_new_value(tenant: Tenant) -> None:
-    """No digest shows it: it is no drift, it is said why nothing is recreated, and no value is."""
-
-    def store(value: str) -> None:
-        fixed = {**secret("fixed", password=value), "immutable": True}
-        tenant.put("configmaps", {**config_map("src"), "data": {"one": text(fixed)}})
-
-    def live() -> dict[str, Any]:
-        return tenant.api.find(tenant.path("secrets", "fixed")) or {}
-
-    store("canary-one")
-    tenant.bundle("web", source={"configMapRefs": [{"name": "src"}]}, approval="Prune")
-    revision = tenant.ready("web")["lastAppliedRevision"]
-    first = live()
-    store("canary-two")
-    tenant.failed("web", "ApplyFailed")
-    why = tenant.failures("web")["secret/fixed"]
-    assert "data.password: *** (before) → *** (after) cannot be changed in place" in why
-    assert "It is not recreated, because nothing allows that. To allow it: recreate: true" in why
-    tenant.patch("web", recreate=True)
-    plan = eventually(lambda: tenant.get("web")["status"].get("pendingPlan"))
-    assert plan["counts"] == {"recreate": 1}
-    assert live() == first
-    tenant.annotate("web", approve=plan["digest"])
-    eventually(lambda: live().get("data") not in (None, first["data"]), lambda: "the second Secret")
-    status = tenant.ready("web")
-    assert base64.b64decode(live()["data"]["password"]) == b"canary-two"
-    assert status["lastAppliedRevision"] == revision
-    assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
-    assert "canary" not in f"{status} {tenant.events('web')} {tenant.get_map('applyprune-web')}"
-
-
-def test_job_that_is_gone_is_created_again_by_a_request(tenant: Tenant) -> None:
-    """Not by itself, and not by a change of the source: it may have finished."""
-    job = workload("Job", "once", spec={"ttlSecondsAfterFinished": 0, "suspend": True})
-    path = tenant.path("jobs", "once", "batch/v1")
-    tenant.bundle("web", job, wait=False)
-    tenant.ready("web")
-    assert tenant.api("DELETE", f"{path}?propagationPolicy=Background")[0] == 200
-    eventually(lambda: not tenant.api.exists(path), lambda: "the end of the Job")
-    revision = tenant.get("web")["status"]["lastAppliedRevision"]
-    tenant.bundle("web", job, config_map("a"), wait=False)
-    eventually(lambda: tenant.get("web")["status"]["lastAppliedRevision"] != revision)
-    assert (tenant.exists("a"), tenant.api.exists(path)) == ([True], False)
-    tenant.reconciled("web", "again")
-    assert tenant.api.exists(path)
+def test_change_of_a_suspended_bundle_is_not_ready(
+    tenant: Tenant, running: Controller, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Changed and suspended in one edit: no dependent goes on. What tools read of it is a table."""
+    tenant.bundle("db", config_map("db"))
+    tenant.bundle("app", config_map("app"), dependsOn=[{"name": "db"}])
+    rule = {"name": "db", "readyWhen": "self.status.objects.total == 1"}
+    tenant.bundle("late", config_map("late"), dependsOn=[rule])
+    for name in ("db", "app", "late"):
+        tenant.ready(name)
+    tenant.suspended("db", source={"inline": text(config_map("db", "new"))})
+    for name in ("app", "late"):
+        tenant.patch(name, source={"inline": text(config_map(name, "new"))})
+        message = tenant.failed(name, "DependencyNotReady")
+        assert message == "the Bundle db is suspended, and its last change has not been applied"
+        assert tenant.value(name) == "v"
+    served(new_tenant(), running, "beside")
+    status = tenant.get("db")["status"]
+    assert (status["observedGeneration"], tenant.value("db")) == (1, "v")
+    # One that was never applied is not ready either.
+    tenant.bundle("never", config_map("never"), suspend=True)
+    tenant.suspended("never")
+    assert tenant.get("never")["status"]["observedGeneration"] == -1
+    assert tenant.condition("never")[0] == "Unknown"
+    tenant.patch("db", suspend=False)
+    for name in ("app", "late"):
+        tenant.ready(name)
+        assert tenant.value(name) == "new"

@@ -1,7 +1,4 @@
-"""Worker processes and their parent: started, ended at a limit, killed, and started again.
-
-The API server is a port: at one, nobody listens; at the other one, nobody answers.
-"""
+"""Worker processes and their parent: started, ended at a limit, killed, and started again."""
 
 from __future__ import annotations
 
@@ -10,7 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import closing
+import tempfile
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -18,10 +16,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.cluster.access import cluster_access
+from applyprune.controller.process import own_cache_folder
 from applyprune.controller.reasons import Limit
 from applyprune.controller.task import Task
 from applyprune.controller.worker import (
     MIB,
+    OUT_OF_MEMORY,
     LimitExceeded,
     WorkerHandle,
     WorkerLimits,
@@ -32,7 +32,7 @@ from applyprune.controller.worker import (
 from applyprune.values import replace
 from tests.support.namespaces import own_namespaces
 from tests.support.processes import children, is_running
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -263,3 +263,117 @@ def test_worker_may_use_no_more_time(make: Make) -> None:
     times = Path(f"/proc/{pid_of(handle)}/stat").read_text().rpartition(")")[2].split()
     used = (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
     assert 7 < int(limit) < 9 + used
+
+
+PROGRAM = """
+import mmap, os, sys, threading
+from applyprune.controller.worker import WorkerLimits, limit_memory
+from applyprune.controller.worker import _end_with_lost_threads
+
+_end_with_lost_threads()
+threading.stack_size(1 << 20)
+thread = threading.Thread(target=lambda: None)
+# The memory that will be left for the thread, beside its stack.
+left = mmap.mmap(-1, (1 << 20) + (16 << 10) + int(sys.argv[1]), mmap.MAP_PRIVATE)
+limit_memory(WorkerLimits(memory=4 << 20))
+hoard, size = [], 1 << 20
+while size >= 64:
+    try:
+        hoard.append(bytearray(size))
+    except MemoryError:
+        size //= 2
+try:
+    while True:
+        hoard.append(object())
+except MemoryError:
+    left.close()
+try:
+    thread.start()
+except (RuntimeError, MemoryError):
+    os._exit(1)
+os._exit(0)
+"""
+BEGUN, REFUSED = 0, 1
+"""The thread has begun; or the one who starts it is told that there is no memory."""
+
+
+def ended_with(left: int) -> tuple[int | None, str]:
+    """Return the exit code with so much memory left, None if it does not end; and what it says."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(left)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=HANG / 3)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None, ""
+        return process.returncode, said
+
+
+@pytest.mark.holds("lost-thread")
+def test_thread_without_memory_ends_the_process() -> None:
+    """Wherever its begin fails, until there is enough; else who starts it would wait for ever."""
+    # How much a thread needs to begin is for the machine to say.
+    codes: list[int | None] = []
+    for left in range(0, 256 << 10, 2 << 10):
+        code, said = ended_with(left)
+        assert (code is not None, said) == (True, "")
+        codes.append(code)
+        if code == BEGUN:
+            break
+    assert set(codes) <= {OUT_OF_MEMORY, BEGUN, REFUSED}
+    assert {OUT_OF_MEMORY, BEGUN} <= set(codes)
+
+
+HOLDER = """
+import sys
+from applyprune.controller.process import own_cache_folder
+with own_cache_folder() as folder:
+    (folder / "artifact").write_bytes(bytes(1000))
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def holding(temporary: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Run a process with a folder of its own."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[2])},
+    ) as running:
+        assert running.stdout is not None
+        try:
+            yield running, Path(running.stdout.readline().strip())
+        finally:
+            running.kill()
+
+
+def test_folder_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None:
+    """Its disk outlives a container; that of a process that lives stays, and so does all else."""
+    other = Path(tempfile.mkdtemp(prefix="applyprune-", dir=tmp_path))
+    with holding(tmp_path) as (_, living), holding(tmp_path) as (killed, left):
+        assert left.stat().st_mode & 0o077 == 0
+        killed.kill()
+        killed.wait()
+        assert (left / "artifact").exists()
+        with holding(tmp_path) as (ends, own):
+            assert not left.exists()
+            assert (living / "artifact").exists()
+            ends.communicate("")
+            assert ends.returncode == 0
+            assert not own.exists()
+    assert other.exists()
+
+
+def test_folder_that_cannot_be_written_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then nothing is kept, and nothing fails."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with own_cache_folder() as folder:
+        assert folder is None

@@ -24,10 +24,9 @@ STORIES = (
     "tests/deploy",
     "tests/controller/test_stories.py",
     "tests/controller/test_approvals.py",
-    "tests/controller/test_deleted_bundle.py",
-    "tests/controller/test_hand_over.py",
+    "tests/controller/test_false_absence.py",
     "tests/controller/test_removal.py",
-    "tests/controller/drift/test_drift_policies.py",
+    "tests/controller/drift/test_drift_stories.py",
 )
 """Commands, runs and Bundles on a real server; of each, only what needs the server.
 

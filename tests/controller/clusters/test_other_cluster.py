@@ -1,13 +1,27 @@
-"""A Bundle in another cluster: applied, corrected, pruned and removed there, by a kubeconfig."""
+"""A Bundle in another cluster: applied and removed there, by a kubeconfig that is told nowhere."""
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.canaries import TOKEN, encoded, untold
 from tests.support.command import applyprune
+from tests.support.controller import told, told_of_namespace
+from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.kubeconfigs import (
+    COSTLY,
+    FOREIGN,
+    MALFORMED,
+    SERVERS,
+    kubeconfig,
+    with_foreign,
+)
 from tests.support.objects import config_map, text
+from tests.support.other_cluster import put_kubeconfig
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -15,6 +29,7 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
     from tests.support.controller import Controller, Tenant
+    from tests.support.fault_proxy import Exchange
     from tests.support.other_cluster import OtherCluster
 
 WORKERS = ("applyprune_workers_busy", "applyprune_queue_depth")
@@ -187,61 +202,22 @@ def test_recreated_cluster_is_another_one(tenant: Tenant, lost: OtherCluster) ->
     assert any(f"what it applied in the cluster {old} is kept there" in one for one in events)
 
 
-def test_bundle_that_moves_leaves_its_objects_only_with_consent(
-    tenant: Tenant, other: OtherCluster
-) -> None:
-    """From its own cluster to another one, and back."""
-    other.make_namespace(tenant.namespace)
-    tenant.bundle("web", config_map("a"), **LONG)
-    tenant.ready("web")
-    home = tenant.api.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
-    tenant.patch("web", **other.admit(tenant))
-    message = tenant.failed("web", "ClusterChanged")
-    assert message.startswith(
-        f"another cluster answers ({other.uid()}) than has its objects ({home})"
-    )
-    assert other.exists(tenant, "a") == [False]
-    tenant.annotate("web", accept_cluster=other.uid())
-    tenant.ready("web")
-    assert (tenant.exists("a"), other.exists(tenant, "a")) == ([True], [True])
-    tenant.patch("web", kubeConfig=None)
-    tenant.failed("web", "ClusterChanged")
-    tenant.annotate("web", accept_cluster=home)
-    assert "cluster" not in tenant.ready("web")
-    tenant.delete("web")
-    tenant.gone("web")
-    assert (tenant.exists("a"), other.exists(tenant, "a")) == ([False], [True])
+LEAVING = {"soon": "3s", "orphaned": "1h", "long": "1h"}
+"""The timeout of each Bundle: one goes at it, one by the annotation, and one stays."""
 
 
-def _unreachable(tenant: Tenant, other: OtherCluster) -> str:
-    other.second.stop()
-    return "ClusterUnreachable"
-
-
-def _without_secret(tenant: Tenant, other: OtherCluster) -> str:
-    assert tenant.api("DELETE", tenant.path("secrets", "prod"))[0] == 200
-    return "KubeConfigNotFound"
-
-
-def _recreated(tenant: Tenant, other: OtherCluster) -> str:
-    other.second.replace("--etcd-prefix=/again")
-    other.uid()
-    other.make_namespace(tenant.namespace)
-    other.put(tenant, config_map("a", "theirs"))
-    return "ClusterChanged"
-
-
-def removed_without_a_cluster(
-    tenant: Tenant, other: OtherCluster, lose: Callable[[Tenant, OtherCluster], str]
-) -> None:
-    """Delete three Bundles without their cluster: one in time, one by the annotation, one stays."""
+def leaving(tenant: Tenant, other: OtherCluster) -> None:
+    """Apply Bundles in the other cluster."""
     other.make_namespace(tenant.namespace)
     spec: dict[str, Any] = other.admit(tenant)
-    for name, timeout in (("soon", "3s"), ("orphaned", "1h"), ("long", "1h")):
+    for name, timeout in LEAVING.items():
         tenant.bundle(name, config_map(f"of-{name}"), timeout=timeout, **spec)
         tenant.ready(name)
-    reason = lose(tenant, other)
-    for name in ("soon", "orphaned", "long"):
+
+
+def removed_without_a_cluster(tenant: Tenant, reason: str) -> None:
+    """Delete the Bundles; all but the last one go."""
+    for name in LEAVING:
         tenant.delete(name)
     message = tenant.failed("long", reason)
     assert "left in the inventory applyprune-long: 1 object; the Bundle goes at 20" in message
@@ -249,52 +225,164 @@ def removed_without_a_cluster(
     told = [one for one in tenant.events("soon") if one[1] == "RemovalIncomplete"]
     arguments = f"soon -n {tenant.namespace} --kubeconfig FILE"
     assert [one[0] for one in told] == ["Warning"]
-    assert (
-        f"applyprune inventory release {arguments}, then applyprune delete {arguments}"
-        in told[0][2]
-    )
+    command = f"applyprune inventory release {arguments}, then applyprune delete {arguments}"
+    assert command in told[0][2]
     assert tenant.api.exists(tenant.bundle_path("orphaned"))
     tenant.annotate("orphaned", orphan="true")
     tenant.gone("orphaned")
     assert tenant.api.exists(tenant.bundle_path("long"))
 
 
-def test_removal_ends_without_its_cluster(tenant: Tenant, lost: OtherCluster) -> None:
-    """At the timeout, or by the annotation; when the cluster is back, the last one is removed."""
-    removed_without_a_cluster(tenant, lost, _unreachable)
-    lost.second.restart()
-    tenant.gone("long")
-    assert lost.exists(tenant, "of-soon", "of-orphaned", "of-long") == [True, True, False]
+def test_removal_ends_without_its_cluster(
+    new_tenant: Callable[[], Tenant], running: Controller, lost: OtherCluster
+) -> None:
+    """At the timeout, or by the annotation; when the cluster is back, the last one is removed.
 
+    Its Secret may be deleted first, it may be away, or another cluster may answer, in which nothing
+    is deleted. A namespace goes at once, and an Event elsewhere says what may be left. Slow: a
+    removal ends at its timeout, and the deletion of a namespace takes its controller some seconds.
+    """
+    assert running.process.poll() is None
+    secretless, away, elsewhere, gone = (new_tenant() for _ in range(4))
+    for tenant in (secretless, away, elsewhere):
+        leaving(tenant, lost)
+    lost.make_namespace(gone.namespace)
+    gone.bundle("web", config_map("a"), timeout="1h", **lost.admit(gone))
+    gone.ready("web")
+    assert secretless.api("DELETE", secretless.path("secrets", "prod"))[0] == 200
+    removed_without_a_cluster(secretless, "KubeConfigNotFound")
+    lost.admit(secretless)
+    secretless.annotate("long", reconcile_now="1")
+    secretless.gone("long")
 
-def test_removal_ends_without_its_kubeconfig(tenant: Tenant, other: OtherCluster) -> None:
-    """The Secret may be deleted first, as by `kubectl delete -f` of both."""
-    removed_without_a_cluster(tenant, other, _without_secret)
-    other.admit(tenant)
-    tenant.annotate("long", reconcile_now="1")
-    tenant.gone("long")
-    assert other.exists(tenant, "of-soon", "of-orphaned", "of-long") == [True, True, False]
-
-
-def test_removal_ends_although_another_cluster_answers(tenant: Tenant, lost: OtherCluster) -> None:
-    """Nothing is deleted in that one."""
-    removed_without_a_cluster(tenant, lost, _recreated)
-    assert lost.value(tenant, "a") == "theirs"
-    tenant.annotate("long", accept_cluster=lost.uid())
-    tenant.gone("long")
-    assert lost.value(tenant, "a") == "theirs"
-
-
-def test_namespace_goes_without_the_other_cluster(tenant: Tenant, lost: OtherCluster) -> None:
-    """Its Secrets and accounts go first: an Event elsewhere says what may be left."""
-    lost.make_namespace(tenant.namespace)
-    tenant.bundle("web", config_map("a"), timeout="3s", **lost.admit(tenant))
-    tenant.ready("web")
     lost.second.stop()
-    namespace = f"/api/v1/namespaces/{tenant.namespace}"
-    assert tenant.api("DELETE", namespace)[0] == 200
-    eventually(lambda: not tenant.api.exists(namespace), lambda: "the namespace gone")
-    events = tenant.api.get("/api/v1/namespaces/default/events")["items"]
-    told = [one["message"] for one in events if tenant.namespace in one["message"]]
-    assert len(told) == 1
-    assert "See, in the other cluster: kubectl get -A -l" in told[0]
+    namespace = f"/api/v1/namespaces/{gone.namespace}"
+    assert gone.api("DELETE", namespace)[0] == 200
+    removed_without_a_cluster(away, "ClusterUnreachable")
+    eventually(lambda: not gone.api.exists(namespace), lambda: "the namespace gone")
+    (told,) = told_of_namespace(gone)
+    assert "See, in the other cluster: kubectl get -A -l" in told
+    lost.second.restart()
+    away.gone("long")
+    for tenant in (secretless, away):
+        assert lost.exists(tenant, *(f"of-{name}" for name in LEAVING)) == [True, True, False]
+
+    lost.second.replace("--etcd-prefix=/again")
+    lost.uid()
+    lost.make_namespace(elsewhere.namespace)
+    lost.put(elsewhere, config_map("a", "theirs"))
+    removed_without_a_cluster(elsewhere, "ClusterChanged")
+    elsewhere.annotate("long", accept_cluster=lost.uid())
+    elsewhere.gone("long")
+    assert lost.value(elsewhere, "a") == "theirs"
+
+
+SHOWN = "what-the-server-says"
+"""It stays beside the token that the server quotes; the log is that of the whole module."""
+
+
+REFUSED: tuple[dict[str, Any] | bytes, ...] = (
+    with_foreign("exec", FOREIGN["exec"][1]),
+    # In these tests, loopback addresses are allowed.
+    kubeconfig({"server": next(one for one, why in SERVERS.items() if "loopback" not in why)}),
+    *(next(iter(table.values()))[0] for table in (MALFORMED, COSTLY)),
+)
+"""One of each kind: why each is refused is a table in tests/controller/test_clusters.py."""
+
+
+def test_refused_kubeconfigs_are_untold(tenant: Tenant, running: Controller) -> None:
+    """In status, Events, log and metrics; nothing is sent for them, and no Bundle is held."""
+    for number, content in enumerate(REFUSED):
+        raw = content if isinstance(content, bytes) else json.dumps(content).encode()
+        spec = put_kubeconfig(tenant, raw, name=f"b-{number}")
+        tenant.bundle(f"b-{number}", config_map("a"), **spec, **LONG)
+    for number in range(len(REFUSED)):
+        message = tenant.failed(f"b-{number}", "InvalidKubeConfig")
+        assert message.startswith(f"the kubeconfig of secret/b-{number} cannot be used: ")
+        assert "finalizers" not in tenant.get(f"b-{number}")["metadata"]
+    untold(told(tenant, running))
+
+
+def unreachable(site: Plane) -> dict[str, dict[str, Any]]:
+    """Return kubeconfigs with which no request succeeds, and that have a secret each."""
+    good = {
+        "server": site.server,
+        "certificate-authority-data": encoded(site.ca_file.read_text()),
+    }
+    return {
+        "a name that does not exist": kubeconfig({"server": f"https://{TOKEN}.invalid"}),
+        "a name of the metadata": kubeconfig({"server": "https://2852039166"}),
+        "another name": kubeconfig({**good, "tls-server-name": f"{TOKEN}.example"}),
+        "a token that is refused": kubeconfig(good),
+        "the system's authorities": kubeconfig({"server": site.server}),
+    }
+
+
+WHY = {
+    "a name that does not exist": "the name of the cluster of secret/b-0 cannot be resolved",
+    "a name of the metadata": "means a link-local address; nothing was sent",
+    "another name": "cannot be trusted: Hostname mismatch",
+    "a token that is refused": "the other cluster refuses the credentials of the kubeconfig",
+    "the system's authorities": "the certificate of the cluster of secret/b-4 cannot be trusted",
+}
+
+
+@pytest.mark.holds("quoted-name")
+def test_unreachable_clusters_are_untold(tenant: Tenant, running: Controller, site: Plane) -> None:
+    """Errors of name resolution, of TLS and of the server say what is wrong, and no value."""
+    for number, content in enumerate(unreachable(site).values()):
+        name = f"b-{number}"
+        spec = put_kubeconfig(tenant, json.dumps(content).encode(), name=name)
+        tenant.bundle(name, config_map(name), **spec, **LONG)
+    for number, why in enumerate(WHY.values()):
+        assert why in tenant.failed(f"b-{number}", "ClusterUnreachable")
+    untold(told(tenant, running))
+
+
+def _failed(tenant: Tenant, name: str) -> bool:
+    return tenant.condition(name)[0] == "False"
+
+
+@pytest.mark.holds("quoted-token")
+def test_server_that_quotes_the_token_is_not_repeated(
+    tenant: Tenant, running: Controller, site: Plane
+) -> None:
+    """In an error, a page, a redirect or a warning, before a run and in one."""
+    quote = f"not {site.token} of {SHOWN}"
+    location = (("Location", f"https://127.0.0.1:1/{site.token}"),)
+    warning = (("Warning", f'299 - "{quote}"'),)
+    quoting = {
+        "unauthorized": faults.status(401, "Unauthorized", quote),
+        "forbidden": faults.status(403, "Forbidden", quote),
+        "text": faults.text(400, quote),
+        "redirect": faults.answer(302, headers=location),
+        "missing": faults.status(404, "NotFound", quote, name="kube-system", kind="namespaces"),
+    }
+
+    def content(server: str) -> bytes:
+        authority = encoded(site.ca_file.read_text())
+        cluster = {"server": server, "certificate-authority-data": authority}
+        return json.dumps(kubeconfig(cluster, {"token": site.token})).encode()
+
+    def is_write(exchange: Exchange) -> bool:
+        return exchange.method == "PATCH"
+
+    with FaultProxy(site) as proxy:
+        spec = put_kubeconfig(tenant, content(proxy.server))
+        for name, fault in quoting.items():
+            proxy.rule = always(fault)
+            tenant.bundle(name, config_map(name), **spec, **LONG)
+            eventually(partial(_failed, tenant, name), partial("{} failed".format, name))
+        paths = {exchange.path for exchange in proxy.exchanges}
+        namespaces = ("kube-system", tenant.namespace)
+        # A 404 that does not name the object may mean that its version is not served.
+        kinds = {"/api", "/apis"}
+        assert paths <= kinds | {f"/api/v1/namespaces/{name}" for name in namespaces}
+        proxy.rule = always(faults.status(422, "Invalid", quote, headers=warning), where=is_write)
+        tenant.bundle("run", config_map("run"), **spec, **LONG)
+        tenant.failed("run", "ApplyFailed")
+        message = tenant.failures("run")["configmap/run"]
+        assert f": not *** of {SHOWN}: PATCH /api/v1/namespaces/" in message
+    found = told(tenant, running)
+    assert f"not *** of {SHOWN}" in found
+    assert site.token not in found

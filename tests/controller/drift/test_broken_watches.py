@@ -1,15 +1,16 @@
-"""Watches that break: drift is still found, soon or at the interval, and no loop is busy."""
+"""Watches that break, or that strangers flood: drift is still found, and no loop is busy."""
 
 from __future__ import annotations
 
 import itertools
 import json
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
-from tests.support.controller import Tenant, controller
+from tests.support.api import Api
+from tests.support.controller import Controller, Tenant, controller
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.fault_proxy.exchange import Wire
 from tests.support.fights import changed
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.support.fault_proxy import Exchange, Fault
+    from tests.support.fault_proxy import Exchange
 
 GONE = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "old"}
 LONG = {"interval": "1h", "retryInterval": "1h"}
-MANY = {"reverts": 50}
+EXPIRED = faults.text(200, json.dumps({"type": "ERROR", "object": GONE}) + "\n")
+"""The first event of a watch that begins too far back."""
 
 
 def of_objects(exchange: Exchange) -> bool:
@@ -43,93 +45,111 @@ def is_set_back(tenant: Tenant, name: str = "a") -> bool:
     return tenant.exists(name) == [True] and tenant.value(name) == "ours"
 
 
-def test_drift_is_set_back_although_watches_are_cut(
+def test_drift_is_set_back_although_watches_break(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """Each second; one watch at a time goes on where the last one was, so nothing is missed."""
+    """Cut each second, one watch at a time goes on where the last one was: nothing is missed.
+
+    One that begins again shows what exists, and what is missing is looked for. While each expires
+    at once, the interval finds drift. Slow: watches are cut and tried again by real time.
+    """
     tenant, cuts = new_tenant(), list[Wire]()
     alone = ("lease=0", "--watch-namespaces", tenant.namespace)
-    with FaultProxy(site) as proxy:
+    with (
+        FaultProxy(site) as proxy,
+        controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone) as running,
+    ):
         proxy.rule = always(faults.cut_watch(1.0, cuts.append), where=of_objects)
-        with controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone) as running:
-            objects = [config_map(name, "ours") for name in "ab"]
-            tenant.bundle("web", *objects, drift=MANY, **LONG)
-            tenant.ready("web")
-            for number in itertools.count():
-                changed(tenant, f"theirs-{number}")
-                tenant.drop("b")
-                for name in "ab":
-                    eventually(partial(is_set_back, tenant, name), lambda: "the revert")
-                # How many rounds a second has, and what a watch shows in it, is up to the machine.
-                if number >= 3 and any(map(goes_on, proxy.exchanges)):
-                    break
-            assert running.ask("/healthz") == (200, "ok\n")
-        watches = sum(map(of_objects, proxy.exchanges))
-    assert watches <= len(cuts) + 1
-
-
-EXPIRED: dict[str, Fault] = {
-    "the reply": faults.status(410, "old"),
-    "the first event": faults.text(200, json.dumps({"type": "ERROR", "object": GONE}) + "\n"),
-}
-
-
-@pytest.mark.parametrize(
-    "where",
-    # In the reply, the same error comes before the first event.
-    ["the first event", pytest.param("the reply", marks=pytest.mark.sweep)],
-)
-def test_watch_that_always_expires_leaves_drift_to_the_interval(
-    where: str, site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
-) -> None:
-    """It is tried again, less often than the interval; another Bundle is served meanwhile."""
-    tenant = new_tenant()
-    alone = ("lease=0", "--watch-namespaces", tenant.namespace)
-    with FaultProxy(site) as proxy:
-        proxy.rule = always(EXPIRED[where], where=of_objects)
-        with controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone) as running:
-            tenant.bundle("web", config_map("a", "ours"), drift=MANY, interval="1s")
-            tenant.ready("web")
-            for number in range(3):
-                changed(tenant, f"theirs-{number}")
-                eventually(partial(is_set_back, tenant), lambda: "the revert")
-            tenant.bundle("other", config_map("c"), interval="1h")
-            tenant.ready("other")
-            assert running.ask("/healthz") == (200, "ok\n")
-
-            def tries() -> int:
-                return sum(map(of_objects, proxy.exchanges))
-
-            assert tries() >= 1
-            # At a steady pace, there would be as many of them as of the reconciles.
-            eventually(
-                lambda: len(running.reconciles(tenant, "web")) > 2 * tries(),
-                lambda: f"{tries()} tries, reconciles: {len(running.reconciles(tenant, 'web'))}",
-            )
-
-
-def test_deletion_that_no_watch_has_shown_is_found(
-    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
-) -> None:
-    """A watch that begins again shows what exists; what is missing is looked for."""
-    tenant = new_tenant()
-    alone = ("lease=0", "--watch-namespaces", tenant.namespace)
-    with FaultProxy(site) as proxy:
-        proxy.rule = always(faults.cut_watch(2.0), where=of_objects)
-        with controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone):
-            objects = [config_map(name, "ours") for name in "ab"]
-            tenant.bundle("web", *objects, drift=MANY, **LONG)
-            tenant.ready("web")
-            # It goes on at a version when it has shown what exists.
-            eventually(
-                lambda: any(map(goes_on, proxy.exchanges)),
-                lambda: "the watch",
-            )
-            proxy.rule = always(faults.status(410, "old"), where=of_objects)
-            refused = lambda: [one for one in proxy.exchanges if one.status == 410]  # noqa: E731
-            eventually(refused, lambda: "the end of the watch")
+        objects = [config_map(name, "ours") for name in "ab"]
+        tenant.bundle("web", *objects, drift={"reverts": 50}, **LONG)
+        tenant.ready("web")
+        for number in itertools.count():
+            changed(tenant, f"theirs-{number}")
             tenant.drop("b")
-            changed(tenant, "theirs")
-            proxy.rule = always(faults.cut_watch(60.0), where=of_objects)
             for name in "ab":
                 eventually(partial(is_set_back, tenant, name), lambda: "the revert")
+            # How many rounds a second has, and what a watch shows in it, is up to the machine.
+            if number >= 3 and any(map(goes_on, proxy.exchanges)):
+                break
+        assert sum(map(of_objects, proxy.exchanges)) <= len(cuts) + 1
+
+        proxy.rule = always(EXPIRED, where=of_objects)
+        refused = lambda: sum(map(of_objects, proxy.exchanges)) > len(cuts) + 1  # noqa: E731
+        eventually(refused, lambda: "the end of the watch")
+        tenant.drop("b")
+        changed(tenant, "theirs")
+        tenant.patch("web", interval="1s")
+        for name in "ab":
+            eventually(partial(is_set_back, tenant, name), lambda: "the revert at the interval")
+        before = len(running.reconciles(tenant, "web")), sum(map(of_objects, proxy.exchanges))
+        # At a steady pace, there would be as many tries as reconciles.
+        eventually(
+            lambda: (
+                len(running.reconciles(tenant, "web")) - before[0]
+                > 2 * (sum(map(of_objects, proxy.exchanges)) - before[1]) + 2
+            ),
+            lambda: "fewer tries than reconciles",
+        )
+        tenant.patch("web", interval="1h")
+        tenant.ready("web")
+        tenant.drop("b")
+        changed(tenant, "theirs-again")
+        proxy.rule = always(faults.cut_watch(60.0), where=of_objects)
+        for name in "ab":
+            eventually(partial(is_set_back, tenant, name), lambda: "the revert of what was missed")
+        assert running.ask("/healthz") == (200, "ok\n")
+
+
+MIB = 2**20
+LABEL = "applyset.kubernetes.io/part-of"
+
+
+def create(site: Plane, tenant: Tenant, label: str, numbers: range) -> None:
+    """Create ConfigMaps with a label."""
+    api = Api(site)
+    for number in numbers:
+        body = config_map(f"stranger-{number}", labels={LABEL: label})
+        status, reply = api("POST", tenant.path("configmaps"), body)
+        assert status == 201, reply
+    api.close()
+
+
+def resident(running: Controller) -> int:
+    """Return the memory of the main process in bytes."""
+    lines = Path(f"/proc/{running.process.pid}/status").read_text().splitlines()
+    (found,) = (line for line in lines if line.startswith("VmRSS:"))
+    return int(found.split()[1]) * 1024
+
+
+def flooded(site: Plane, tenant: Tenant, other: Tenant, log: Path, count: int, most: int) -> None:
+    """Create so many before and after a controller starts; it may grow by ``most`` bytes."""
+    tenant.bundle("web", config_map("a", "ours"), interval="1h", suspend=True)
+    names = f"{tenant.namespace},{other.namespace}"
+    alone = ("lease=0", "--watch-namespaces", names)
+    with controller(site.kubeconfig, log, *alone) as running:
+        tenant.patch("web", suspend=False)
+        tenant.ready("web")
+        label = tenant.get("web")["status"]["inventory"]["set"]
+        before = resident(running)
+        parts = [range(start, count, 8) for start in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(partial(create, site, tenant, label), parts))
+        changed(tenant, "theirs")
+        eventually(lambda: tenant.value("a") == "ours", lambda: "the revert")
+        other.bundle("other", config_map("b"))
+        other.ready("other")
+        assert running.ask("/healthz") == (200, "ok\n")
+        # As a whole, too.
+        tenant.reconciled("web", "now")
+        assert tenant.condition("web")[0] == "True"
+        assert tenant.get("web")["status"]["objects"]["total"] == 1
+        assert resident(running) - before < most
+    found = tenant.api.get(f"{tenant.path('configmaps')}?labelSelector={LABEL}={label}")["items"]
+    assert len(found) == count + 1
+
+
+def test_labelled_strangers_cost_little(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """More than are kept for a moment."""
+    flooded(site, new_tenant(), new_tenant(), tmp_path / "log", 1500, 30 * MIB)

@@ -1,28 +1,107 @@
 """Fights about an object: named, stopped after so many writes, and ended.
 
-Each way to try again is in test_contention_ends.py.
+How they are counted is a table in test_contention.py.
 """
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.api import WRITES, Api
-from tests.support.fights import DRIFT, changed, contended, quiet
-from tests.support.objects import config_map
+from tests.support.api import WRITES
+from tests.support.fights import DRIFT, changed, contended, quiet, written
+from tests.support.objects import config_map, text
+from tests.support.opponents import OPPONENTS, Opponent, Ring
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from applyprune.localplane import Plane
     from tests.support.api import AuditTrail
     from tests.support.controller import Tenant
 
-MERGE = "application/merge-patch+json"
+REVERTS = DRIFT["reverts"]
+WAYS: dict[str, Callable[[Tenant, Opponent, int], None]] = {
+    "source": lambda tenant, opponent, number: sourced(tenant, opponent, f"new-{number}"),
+    "spec": lambda tenant, _, number: tenant.patch("web", timeout=f"{number}m"),
+    "reconcile-now": lambda tenant, _, number: tenant.annotate("web", reconcile_now=str(number)),
+    "quiet": lambda tenant, *_: quiet(tenant),
+}
+FEW = {
+    ("an autoscaler", "reconcile-now"),
+    ("kubectl edit", "source"),
+    ("another Bundle", "spec"),
+}
+FIGHTS = [
+    (who, way) if (who, way) in FEW else pytest.param(who, way, marks=pytest.mark.sweep)
+    for who in OPPONENTS
+    for way in WAYS
+]
+
+
+def sourced(tenant: Tenant, opponent: Opponent, value: str) -> None:
+    """Store the source: a change of it is none of the Bundle's spec."""
+    data = {"web.yaml": text(opponent.manifest(), config_map("b", value))}
+    tenant.put("configmaps", {**config_map("src"), "data": data})
+
+
+@pytest.fixture
+def opponent(who: str, tenant: Tenant, site: Plane, tmp_path: Path) -> Iterator[Opponent]:
+    """One that fights no more at the end of the test."""
+    one = OPPONENTS[who](Ring(tenant, site, tmp_path))
+    yield one
+    if isinstance(one, OPPONENTS["kubectl edit"]):
+        one.end()
+
+
+@pytest.mark.parametrize(("who", "way"), FIGHTS)
+def test_fight_is_named_bounded_and_ended(
+    way: str, opponent: Opponent, tenant: Tenant, site_audit: AuditTrail
+) -> None:
+    """Who fights on is written against as often again; who does not is overcome by one write."""
+    sourced(tenant, opponent, "v")
+    # Nothing but the interval shows the controller that somebody was quiet.
+    options = {"drift": DRIFT, "interval": "2s" if way == "quiet" else "1h", **opponent.spec}
+    tenant.bundle("web", source={"configMapRefs": [{"name": "src"}]}, **options)
+    tenant.ready("web")
+
+    def writes() -> int:
+        return written(site_audit, tenant, *opponent.where)
+
+    site_audit.restart()
+    opponent.begin()
+    is_named(tenant, opponent)
+    assert writes() == REVERTS
+    for number in (1, 2):
+        fights_on = number == 1
+        if not fights_on:
+            opponent.end()
+        site_audit.restart()
+        WAYS[way](tenant, opponent, number)
+        if fights_on:
+            eventually(lambda: writes() >= REVERTS, lambda: "the reverts of another try")
+            is_named(tenant, opponent)
+            assert writes() == REVERTS
+    eventually(lambda: opponent.value() == opponent.ours, lambda: "the end of the contention")
+    tenant.ready("web")
+    assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
+    assert writes() == 1
+
+
+def is_named(tenant: Tenant, opponent: Opponent) -> None:
+    """Assert that the Bundle gives way, and says to whom, about what, and how that would end."""
+    message = contended(tenant)
+    assert f"{opponent.place}: {opponent.manager()} has changed it again" in message
+    assert f"ours {opponent.ours}, theirs {opponent.theirs}" in message
+    assert "ignoreFields" in message
+    assert tenant.condition("web")[:2] == ("False", "Contended")
+    assert opponent.value() == opponent.theirs
+    (count,) = tenant.get("web")["status"]["contention"]
+    assert (count["object"], count["manager"]) == (opponent.place.split()[0], opponent.manager())
+    assert count["reverts"] == REVERTS
 
 
 def fought(tenant: Tenant, **spec: Any) -> dict[str, Any]:
@@ -70,82 +149,6 @@ def test_contended_object_is_left_until_its_opponent_is_quiet(tenant: Tenant) ->
     eventually(lambda: tenant.value("a") == "ours", lambda: "the end of the contention")
     tenant.ready("web")
     assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
-
-
-def test_deletion_again_and_again_is_contended(tenant: Tenant) -> None:
-    """Nobody is named: a deleted object has no managedFields."""
-    tenant.bundle("web", config_map("a"), config_map("b"), drift=DRIFT, interval="1h")
-    tenant.ready("web")
-    path = tenant.path("configmaps", "a")
-    for _ in range(2):
-        assert tenant.api("DELETE", path)[0] == 200
-        eventually(lambda: tenant.api.exists(path), lambda: "the creation")
-        tenant.ready("web")
-    assert tenant.api("DELETE", path)[0] == 200
-    assert "configmap/a: somebody has deleted it again" in contended(tenant)
-    assert not tenant.api.exists(path)
-    assert tenant.condition("web")[:2] == ("False", "Contended")
-
-
-def test_opponent_that_never_rests_is_written_against_only_so_often(
-    tenant: Tenant, new_tenant: Callable[[], Tenant], site: Plane, site_audit: AuditTrail
-) -> None:
-    """Some writes miss the version that was judged, and change nothing; others are served."""
-    tenant.bundle("web", config_map("a", "ours"), drift=DRIFT, interval="1h")
-    tenant.ready("web")
-    site_audit.restart()
-    ended = threading.Event()
-    number = 0
-
-    def oppose() -> None:
-        nonlocal number
-        api = Api(site)
-        path = f"{tenant.path('configmaps', 'a')}?fieldManager=loop"
-        while not ended.wait(0.01):
-            number += 1
-            api("PATCH", path, {"data": {"key": f"theirs-{number}"}}, content_type=MERGE)
-        api.close()
-
-    def tried() -> list[int]:
-        """Return the status of each try to write the object."""
-        path = tenant.path("configmaps", "a")
-        return [
-            event["responseStatus"]["code"]
-            for event in site_audit.events()
-            if event["userAgent"].startswith("applyprune/")
-            and event["verb"] in WRITES
-            and event["requestURI"].partition("?")[0] == path
-        ]
-
-    thread = threading.Thread(target=oppose)
-    thread.start()
-    try:
-        assert "configmap/a /data/key: loop" in contended(tenant)
-        until_contended, changes = tried(), number
-        other = new_tenant()
-        other.bundle("other", config_map("b"))
-        other.ready("other")
-        eventually(lambda: number > changes + 100, lambda: "a hundred changes more")
-    finally:
-        ended.set()
-        thread.join()
-    assert sum(code < 300 for code in until_contended) == 2
-    assert len(until_contended) <= changes
-    assert tried() == until_contended
-
-
-def test_other_applier_stays_a_conflict(tenant: Tenant, site_audit: AuditTrail) -> None:
-    """It is not drift, so nothing is written, and nothing is contended."""
-    tenant.bundle("web", config_map("a", "ours"), drift=DRIFT, interval="1h")
-    tenant.ready("web")
-    for number in range(2):
-        other = config_map("a", f"theirs-{number}")
-        tenant.put("configmaps", other)
-        site_audit.restart()
-        tenant.reconciled("web", str(number))
-        assert tenant.condition("web")[:2] == ("False", "Conflicts")
-        assert tenant.value("a") == f"theirs-{number}"
-    assert "contention" not in tenant.get("web")["status"]
 
 
 @pytest.mark.holds("taken-objects")

@@ -1,18 +1,24 @@
-"""Replicas as processes: one leads and serves all Bundles, and another one takes over from it."""
+"""Replicas as processes: one leads, and another one takes over, from one that is killed too."""
 
 from __future__ import annotations
 
-from functools import partial
+import json
+import threading
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.api import status_writes
+from tests.support.command import applyprune
+from tests.support.controller import controller, served
 from tests.support.fault_proxy import FaultProxy, Held, faults
 from tests.support.namespaces import PROVED, pod, resume_inside, stop_inside
-from tests.support.objects import config_map, text
+from tests.support.objects import config_map
 from tests.support.replicas import Fleet, agent, check_written_once, deleted, leads, written
-from tests.support.waiting import eventually
+from tests.support.settings import settings
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from tests.support.api import AuditTrail
     from tests.support.controller import Controller, Tenant
     from tests.support.fault_proxy import Exchange, Fault
+    from tests.support.fault_proxy.exchange import Wire
 
 BUNDLES = 8
 LEASE = 2.0
@@ -65,10 +72,13 @@ def test_one_replica_serves_all_bundles_until_another_one_takes_over(
     site_audit: AuditTrail,
     tmp_path: Path,
 ) -> None:
-    """It is killed, or asked to end; those that stand by are alive, ready and healthy."""
+    """It is asked to end; who stands by is alive, ready and healthy.
+
+    One that is killed is replaced in ``test_killed_replicas.py``.
+    """
     tenant = new_tenant()
     with Fleet(site.kubeconfig, tmp_path, tenant, STEADY, pod(proof=False)) as fleet:
-        for _ in range(3):
+        for _ in range(2):
             fleet.start()
         leader = fleet.leader()
         events = []
@@ -84,23 +94,13 @@ def test_one_replica_serves_all_bundles_until_another_one_takes_over(
         events += site_audit.events()
         assert status_writers(site_audit, tenant) == {leader.replica}
 
-        # It is killed. make bench says when the next one has served all.
-        fleet.kill(leader)
+        # It is asked to end: the other one need not wait for the end of its Lease.
+        fleet.stop(leader)
         change(tenant, 2)
         await_values(tenant, 2)
-        second = fleet.leader()
-        spec = fleet.lease()["spec"]
-        assert (spec["holderIdentity"], spec["leaseTransitions"]) == (second.replica, 1)
-        events += site_audit.events()
-        assert status_writers(site_audit, tenant) == {second.replica}
-
-        # It is asked to end: the last one need not wait for the end of its Lease.
-        fleet.stop(second)
-        change(tenant, 3)
-        await_values(tenant, 3)
         (last,) = fleet.replicas
         spec = fleet.lease()["spec"]
-        assert (spec["holderIdentity"], spec["leaseTransitions"]) == (last.replica, 2)
+        assert (spec["holderIdentity"], spec["leaseTransitions"]) == (last.replica, 1)
         events += site_audit.events()
         assert status_writers(site_audit, tenant) == {last.replica}
         fleet.stop(last)
@@ -120,43 +120,6 @@ INTERVAL = 5
 def reconciles(running: Controller) -> list[dict[str, Any]]:
     """Return what a replica has logged about each reconcile."""
     return [one for one in running.lines if one["message"] == "bundle reconciled"]
-
-
-UNCHANGED: dict[str, tuple[dict[str, Any], str]] = {
-    "applied": ({}, "Applied"),
-    "source": ({"source": {"configMapRefs": [{"name": "none"}]}}, "SourceNotFound"),
-    "spec": ({"dependsOn": [{"name": "db", "readyWhen": "self.("}]}, "InvalidSpec"),
-    "input": ({"source": {"inline": "["}}, "InvalidSource"),
-    "account": ({"serviceAccountName": "none"}, "ServiceAccountNotFound"),
-    "dependency": ({"dependsOn": [{"name": "none"}]}, "DependencyNotReady"),
-    "pending": ({"approval": "Always"}, "PendingApproval"),
-    "conflict": ({"source": {"inline": text(config_map("theirs"))}}, "Conflicts"),
-    "suspended": ({"suspend": True}, "Suspended"),
-}
-
-
-def test_restart_writes_no_status_that_stays_the_same(
-    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
-) -> None:
-    """Whatever a Bundle says, its next replica has the name of another process, and no news."""
-    tenant = new_tenant()
-    tenant.put("configmaps", config_map("theirs", "theirs"))
-    with Fleet(site.kubeconfig, tmp_path, tenant, LEASE) as fleet:
-        one = fleet.start()
-        for name, (spec, _) in UNCHANGED.items():
-            tenant.bundle(name, config_map(f"of-{name}"), interval="1h", **spec)
-        for name, (_, reason) in UNCHANGED.items():
-            # The second look at each has nothing to add.
-            tenant.reconciled(name, "1")
-            # The log follows the status.
-            told = partial(one.reconciles, tenant, name)
-            eventually(lambda: reason in told(), lambda: f"{name} {reason}: {told()}")  # noqa: B023
-        fleet.stop(one)
-        site_audit.restart()
-        two = fleet.start()
-        looked = [partial(two.reconciles, tenant, name) for name in UNCHANGED]
-        eventually(lambda: all(reasons() for reasons in looked), lambda: "a look at each")
-    assert status_writes(site_audit, tenant.namespace) == 0
 
 
 @pytest.mark.parametrize("proof", PROVED)
@@ -288,15 +251,105 @@ def test_leader_without_its_lease_serves_nothing(
         await_values(tenant, 3)
 
 
-def test_two_controllers_of_other_namespaces_work_side_by_side(
-    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+OBJECTS = 160
+DONE = {"web": 87, "leaving": 20}
+"""After how many objects of each Bundle its replica is killed."""
+
+
+@dataclass(slots=True)
+class HeldBack:
+    """Lets so many applies of each Bundle pass, and none of the others as long as it lives."""
+
+    proxy: FaultProxy
+    passed: Counter[str] = field(default_factory=Counter)
+    reached: dict[str, threading.Event] = field(
+        default_factory=lambda: {name: threading.Event() for name in DONE}
+    )
+    killed: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        self.proxy.rule = self._rule
+
+    def _rule(self, seen: Exchange) -> Fault | None:
+        name, is_object, _ = seen.path.rpartition("/")[2].partition("-object-")
+        if seen.method != "PATCH" or not is_object or "dryRun" in seen.query:
+            return None
+        with self.lock:
+            self.passed[name] += 1
+            if self.passed[name] <= DONE[name]:
+                return None
+        self.reached[name].set()
+        return self._hold
+
+    def _hold(self, wire: Wire) -> None:
+        assert self.killed.wait(HANG)
+        wire.reset()
+
+
+def objects(name: str, count: int) -> list[dict[str, Any]]:
+    """Return ConfigMaps whose names say which Bundle they belong to."""
+    return [config_map(f"{name}-object-{number}") for number in range(count)]
+
+
+def applied(tenant: Tenant, name: str) -> int:
+    """Return how many objects of a Bundle exist."""
+    found = tenant.api.get(tenant.path("configmaps"))["items"]
+    return sum(one["metadata"]["name"].startswith(f"{name}-object-") for one in found)
+
+
+def holder(tenant: Tenant, name: str) -> str:
+    """Return the run that holds the inventory of a Bundle; empty if none does."""
+    header = json.loads(tenant.get_map(f"applyprune-{name}")["data"]["header"])
+    return str((header["holder"] or {}).get("run", ""))
+
+
+@pytest.mark.parametrize("proof", PROVED)
+def test_replica_in_another_pod_finishes_the_work_of_a_killed_one(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path, proof: bool
 ) -> None:
-    """Their Leases are in one namespace, and neither waits for the other."""
-    tenant, other = new_tenant(), new_tenant()
-    with Fleet(site.kubeconfig, tmp_path, tenant, LEASE) as fleet:
-        mine, theirs = fleet.start(), fleet.start("--watch-namespaces", other.namespace)
-        for one in (tenant, other):
-            one.bundle("web", config_map("web"))
-        assert tenant.ready("web")["replica"] == mine.replica
-        assert other.ready("web")["replica"] == theirs.replica
-        assert [leads(one) for one in fleet.replicas] == [True, True]
+    """A Bundle becomes ready, another one is deleted, and the command line may work."""
+    within, tenant, another = pod(proof=proof), new_tenant(), new_tenant()
+    arguments = (
+        *("lease=4", "-n", tenant.namespace),
+        *("--watch-namespaces", f"{tenant.namespace},{another.namespace}"),
+    )
+    with ExitStack() as ends:
+        proxy = ends.enter_context(FaultProxy(site))
+        held_back, through = HeldBack(proxy), proxy.kubeconfig(tmp_path)
+        one = controller(through, tmp_path / "one", *arguments, within=within)
+        running = ends.enter_context(one)
+        tenant.bundle("web", *objects("web", OBJECTS))
+        tenant.bundle("leaving", *objects("leaving", 40))
+        assert all(reached.wait(HANG) for reached in held_back.reached.values())
+        running.kill()
+        other = controller(site.kubeconfig, tmp_path / "other", *arguments, within=within)
+        follower = ends.enter_context(other)
+        held_back.killed.set()
+        killed = {name: holder(tenant, name) for name in DONE}
+        assert all(killed.values())
+        assert 0 < applied(tenant, "web") <= DONE["web"]
+        tenant.delete("leaving")
+        for name, run in killed.items():
+            told = tenant.failed(name, "InventoryLocked")
+            assert told == (
+                f"the set {name} is locked by another run: "
+                f"Bundle {tenant.namespace}/{name}, run {run}, holds the lock"
+            )
+        served(another, follower, "beside")
+        line = ("delete", "web", "-n", tenant.namespace, "--dry-run")
+        hurried = settings(tmp_path, lock_timeout="1s")
+        short = applyprune(*line, *hurried, kubeconfig=site.kubeconfig, within=within)
+        assert (short.code, "has not renewed it in the " in short.err) == (8, True), short.err
+        patient = applyprune(*line, kubeconfig=site.kubeconfig, within=within)
+        assert patient.code == 0, patient.err
+        assert tenant.ready("web")["objects"] == {"total": OBJECTS, "failing": 0, "elsewhere": 0}
+        tenant.gone("leaving")
+        served(another, follower, "after")
+        looks = [one for one in follower.lines if one.get("reason") == "InventoryLocked"]
+    assert (applied(tenant, "web"), applied(tenant, "leaving")) == (OBJECTS, 0)
+    assert holder(tenant, "web") == ""
+    assert tenant.exists("applyprune-leaving") == [False]
+    # A look each, and one more for each change of the Bundle: no worker waited for the lease.
+    assert len(looks) <= 3 * len(DONE)

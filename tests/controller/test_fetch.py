@@ -1,8 +1,13 @@
-"""A check and a fetch: what is new gets into the cache, and what is not trusted does not."""
+"""A check and a fetch: what is new gets into the cache, whole, and what is not trusted does not."""
 
 from __future__ import annotations
 
+import os
 import pickle
+import resource
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,11 +20,12 @@ from applyprune.controller.fetch import (
     check_source,
     fetch_source,
 )
+from applyprune.controller.sources import decrypted
 from applyprune.controller.task import CheckResult, CheckTask, FetchResult, FetchTask, SourceContent
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.address import OciRef
 from applyprune.sources.oci_artifact import OciSource, push
-from applyprune.sources.tree import SourceCredentials, TreeLimits
+from applyprune.sources.tree import DecryptionFailed, FetchFailed, SourceCredentials, TreeLimits
 from applyprune.values import replace
 from tests.support.git_servers import HttpsSite, git_site
 from tests.support.registries import Registry
@@ -29,7 +35,6 @@ from tests.support.signing import Signer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
 
 SECRET = bytes(32)
 FILES = {"web/a.yaml": "a: 1", "api/b.yaml": "b: 1"}
@@ -200,3 +205,141 @@ def test_missing_path_fails_no_other(site: HttpsSite, cache: SourceCache) -> Non
     assert cache.has(content(fetched, "web").artifact)
     assert kind(fetched, "gone") is ProblemKind.PATH_NOT_FOUND
     assert kind(fetched, "bad") is ProblemKind.FETCH_FAILED
+
+
+ARTIFACT = {"web/a.yaml": b"a: 1\n", "web/b.yaml": b"", "c.yaml": b"\xff\x00"}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> SourceCache:
+    """An empty cache of a megabyte."""
+    return SourceCache(tmp_path / "sources", 1 << 20)
+
+
+def test_artifact_is_read_as_it_was_written(small: SourceCache) -> None:
+    """Every byte, and the order."""
+    small.put("x", ARTIFACT)
+    read = small.read("x")
+    assert read == ARTIFACT
+    assert list(read or ()) == list(ARTIFACT)
+    assert small.has("x")
+
+
+def test_missing_artifact_is_not_read(small: SourceCache) -> None:
+    """It was removed to make room, or never written."""
+    assert small.read("x") is None
+    assert not small.has("x")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, 66, 80, -1])
+def test_incomplete_artifact_is_not_read(small: SourceCache, cut: int) -> None:
+    """Whatever the disk has lost."""
+    small.put("x", ARTIFACT)
+    path = small.artifacts / "x"
+    path.write_bytes(path.read_bytes()[:cut])
+    assert small.read("x") is None
+
+
+@pytest.mark.holds("whole-artifact")
+def test_changed_artifact_is_not_read(small: SourceCache) -> None:
+    """A bit that has flipped is not applied."""
+    small.put("x", ARTIFACT)
+    path = small.artifacts / "x"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+    assert small.read("x") is None
+
+
+def test_name_depends_on_who_has_read_what(small: SourceCache, tmp_path: Path) -> None:
+    """The same content that was read with other credentials is another artifact."""
+    named = [("one", "content"), ("other", "content"), ("one", "other"), ("onecon", "tent")]
+    assert len({small.artifact_name(*one) for one in named}) == len(named)
+    # Each process that looks finds what another one has written.
+    another = SourceCache(tmp_path / "another", 1)
+    assert small.artifact_name(*named[0]) == another.artifact_name(*named[0])
+
+
+def test_least_recently_used_are_removed_first(small: SourceCache) -> None:
+    """A read counts as a use; what is in use stays, whatever its age."""
+    big = {"a.yaml": bytes(400_000)}
+    for age, name in enumerate(("newest", "middle", "oldest")):
+        small.put(name, big)
+        os.utime(small.artifacts / name, (1000 - age, 1000 - age))
+    store = small.store("place")
+    store.mkdir()
+    (store / "pack").write_bytes(bytes(400_000))
+    os.utime(store, (1, 1))
+    assert small.read("oldest") == big
+    small.trim(keep=store)
+    assert {path.name for path in small.artifacts.iterdir()} == {"oldest"}
+    assert store.exists()
+    small.trim()
+    assert store.exists()
+
+
+def test_folder_is_private(small: SourceCache) -> None:
+    """Sources may be confidential."""
+    small.put("x", ARTIFACT)
+    small.store("place")
+    assert small.artifacts.stat().st_mode & 0o077 == 0
+    assert small.stores.stat().st_mode & 0o077 == 0
+
+
+def test_full_disk_is_an_error_of_the_source(small: SourceCache) -> None:
+    """Nothing is left of an artifact that could not be written."""
+    program = (
+        "import sys; from pathlib import Path;"
+        "from applyprune.controller.fetch import SourceCache;"
+        "SourceCache(Path(sys.argv[1]), 1).put('x', {'a': bytes(200_000)})"
+    )
+
+    def limit() -> None:
+        # The kernel then answers as for a full disk: no more can be written.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    done = subprocess.run(
+        # Without -B it cuts the bytecode that it writes, for all who import that later.
+        [sys.executable, "-B", "-c", program, str(small.folder)],
+        preexec_fn=limit,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert FetchFailed.__name__ in done.stderr
+    assert "the source cache: File too large" in done.stderr
+    assert list(small.artifacts.iterdir()) == []
+
+
+# Neither needs sops to be refused: the one by its form, the other by its keys.
+INI = b"[main]\npassword = ENC[AES256_GCM]\n[sops]\nmac = x\nage__list_0__map_enc = x\n"
+FOREIGN = b"PASSWORD=ENC[AES256_GCM]\nsops_mac=x\nsops_kms__list_0__map_arn=x\n"
+GENERATOR = b"secretGenerator:\n- name: web\n  %b\n"
+LOADED = {
+    "as a file": GENERATOR % b"files: [password=../base/web.ini]",
+    "as an env": GENERATOR % b"envs: [../base/web.ini]",
+    "by a base": b"resources: [../base]\n",
+}
+
+
+@pytest.mark.holds("encrypted-elsewhere", row="as a file-ini-keys")
+@pytest.mark.parametrize("keys", [{}, None], ids=["keys", "no-keys"])
+@pytest.mark.parametrize("content", [INI, FOREIGN], ids=["ini", "foreign"])
+@pytest.mark.parametrize("how", LOADED)
+def test_file_that_a_kustomization_loads_elsewhere_is_never_used_encrypted(
+    how: str, content: bytes, keys: dict[str, bytes] | None
+) -> None:
+    files = {
+        "web/kustomization.yaml": LOADED[how],
+        "base/kustomization.yaml": GENERATOR % b"envs: [web.ini]",
+        "base/web.ini": content,
+    }
+    with pytest.raises(DecryptionFailed) as failed:
+        decrypted(files, "web", keys)
+    assert failed.value.location == "base/web.ini"
+
+
+@pytest.mark.parametrize("content", [INI, FOREIGN], ids=["ini", "foreign"])
+def test_file_of_others_that_no_kustomization_loads_stays_as_it_is(content: bytes) -> None:
+    files = {"web/kustomization.yaml": b"resources: [../base/web.yaml]\n", "other.ini": content}
+    assert decrypted(files, "web", {}) == files

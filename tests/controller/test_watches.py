@@ -1,4 +1,4 @@
-"""Watches are shared, shared out evenly between namespaces, and ended when nobody wants them."""
+"""Watches are shared, shared out evenly between namespaces, and end when nobody wants them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from applyprune.cluster.many_watches import FailureReport, ListReport, ObjectReport, WatchTarget
 from applyprune.controller.reasons import Key
 from applyprune.controller.task import Unwatched
-from applyprune.controller.watches import SharedWatches
+from applyprune.controller.watches import SharedWatches, WaitingBundles
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS, SECRETS, LiveObject
 
@@ -212,3 +212,21 @@ def test_version_seen_lately_is_known(told: Told) -> None:
         watches.on_report(ObjectReport(MAPS, found("1", str(number))))
     assert watches.recent(USER, ref) is None
     assert watches.recent(USER, found(name="4999").ref) == "1"
+
+
+FIRST, SECOND, THIRD = ("shop", "a"), ("shop", "b"), ("shop", "c")
+
+
+def test_bundle_waits_for_what_it_named_last() -> None:
+    """And says so once for each."""
+    waiting = WaitingBundles()
+    assert waiting.wait(THIRD, frozenset({FIRST, SECOND}))
+    assert waiting.wait(SECOND, frozenset({FIRST}))
+    assert waiting.waiting_for(FIRST) == {SECOND, THIRD}
+    assert not waiting.wait(THIRD, frozenset({SECOND}))
+    assert waiting.waiting_for(FIRST) == {SECOND}
+    assert waiting.waiting_for(SECOND) == {THIRD}
+    assert waiting.wait(THIRD, frozenset({FIRST, SECOND}))
+    assert not waiting.wait(THIRD, frozenset())
+    assert not waiting.wait(SECOND, frozenset())
+    assert waiting == WaitingBundles()
