@@ -206,7 +206,10 @@ def recorded(tenant: Tenant) -> str:
 def test_approval_that_has_begun_is_of_the_same_objects(
     tenant: Tenant, new_tenant: Callable[[], Tenant]
 ) -> None:
-    """The rest needs no second one; what has come back since, with a forged record, does."""
+    """The rest needs no second one; what has come back since, with a forged record, does.
+
+    Slow: Bundles are looked at again each second, through two stories.
+    """
     whole = new_tenant()
     hold_up(whole, "Always")
     digest = hold_up(tenant, "Prune")
@@ -258,6 +261,8 @@ def test_approval_that_races_a_new_revision_is_of_the_old_one(
     """Both are written at once: what is done was approved, and never what is newer.
 
     Each revision drops one object, and adds one. Every fourth comes when the approved is done.
+
+    Slow: each race is a run and its plan.
     """
     names = [f"a{number:03}" for number in range(races + 4)]
     api = Api(site)

@@ -85,7 +85,10 @@ def hanging(site: Plane, api: Api, tenant: Tenant) -> Iterator[threading.Event]:
 def test_memory_and_time_of_one_bundle_are_limited(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """The kernel ends it: the condition, an Event and a metric name the limit."""
+    """The kernel ends it: the condition, an Event and a metric name the limit.
+
+    Slow: a reconcile uses up its CPU time, and one its memory.
+    """
     greedy, other = new_tenant(), new_tenant()
     limits = ("--reconcile-memory", "160Mi", "cpu=2")
     with limited(site, tmp_path, (greedy, other), *limits) as running:
@@ -109,7 +112,10 @@ def test_memory_and_time_of_one_bundle_are_limited(
 def test_reconcile_that_hangs_is_ended(
     site: Plane, site_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """At its deadline."""
+    """At its deadline.
+
+    Slow: two reconciles take all of their time, and a grace.
+    """
     slow, other = new_tenant(), new_tenant()
     limits = ("time=2",)
     with (
@@ -130,7 +136,10 @@ def test_reconcile_that_hangs_is_ended(
 def test_reconcile_whose_worker_is_killed_is_made_again(
     site: Plane, site_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """All workers are killed, and only start again; or the controller itself is."""
+    """All workers are killed, and only start again; or the controller itself is.
+
+    Slow: a reconcile that a limit ended is made again after 5 seconds.
+    """
     killed, other = new_tenant(), new_tenant()
     with limited(site, tmp_path, (killed, other)) as running:
         with hanging(site, site_api, killed) as over:
@@ -246,7 +255,10 @@ def forged(tenant: Tenant, name: str, parts: list[bytes], times: int) -> None:
 def test_no_tenants_input_takes_down_the_controller(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """Aliases, CEL, forged inventories, large Bundles, nesting and errors."""
+    """Aliases, CEL, forged inventories, large Bundles, nesting and errors.
+
+    Slow: each input takes a worker to its limit.
+    """
     attacker, other = new_tenant(), new_tenant()
     suspended(attacker, BUNDLES)
     namespaces = f"{attacker.namespace},{other.namespace}"

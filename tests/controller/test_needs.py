@@ -73,7 +73,10 @@ def _create(part: str, tenant: Tenant, order: tuple[str, ...]) -> None:
 def test_needs_of_a_bundle_may_come_in_any_order(
     running: Controller, site_api: Api, new_tenant: Callable[[], Tenant]
 ) -> None:
-    """And nobody touches the Bundle again."""
+    """And nobody touches the Bundle again.
+
+    Slow: four kinds come one after the other, and each is served a little later.
+    """
     assert running.process.poll() is None
     tenants = {order: new_tenant() for order in ORDERS}
     source = {"configMapRefs": [{"name": "src"}]}

@@ -114,6 +114,8 @@ def test_deleting_the_crd_deletes_no_object(bare: Plane, tenant: Tenant, tmp_pat
     """Every Bundle goes, by the server's cascade; their sets stay, and the command line has them.
 
     A Bundle that somebody has deleted before is removed as it asks for.
+
+    Slow: the server deletes the objects of a CRD before it.
     """
     api, (crd,) = tenant.api, read([str(BUNDLE_CRD)])
     install(api, dict(crd.body))

@@ -67,7 +67,10 @@ def served(api: Api, tenant: Tenant, kind: str) -> str:
 def test_finalizer_stays_while_the_list_of_kinds_is_not_complete(
     tenant: Tenant, proxy: FaultProxy, site_api: Api
 ) -> None:
-    """Nothing was found, because the kind was not searched: that proves nothing."""
+    """Nothing was found, because the kind was not searched: that proves nothing.
+
+    Slow: the first list of kinds after a deletion is cut, and a removal is then tried again.
+    """
     foos = served(site_api, tenant, "Foo")
     tenant.bundle("web", custom_resource("f"))
     tenant.ready("web")
@@ -81,6 +84,7 @@ def test_finalizer_stays_while_the_list_of_kinds_is_not_complete(
     assert "the kind of the CRD foos.x.example.com is not served" in told
     assert site_api.exists(f"{foos}/f")
     proxy.rule = lambda _seen: None
+    tenant.annotate("web", reconcile_now="1")
     message = tenant.failed("web", "InventoryUnreadable")
     assert "1 object has the set's label: foo.x.example.com/f" in message
 
@@ -99,6 +103,8 @@ def test_namespace_is_deleted_while_the_inventory_is_read(
 
     The removal and the run in it read the inventory once each. Whichever misses it, an Event says
     that objects elsewhere may be left.
+
+    Slow: the deletion of a namespace takes its controller seconds.
     """
     other = new_tenant()
     _grant_without_lists(tenant)
@@ -172,7 +178,10 @@ def test_silent_api_group_does_not_hold_every_bundle(
 
 @pytest.mark.holds("finalizer-search")
 def test_finalizer_stays_while_a_kind_cannot_be_listed(tenant: Tenant, site_api: Api) -> None:
-    """The conversion webhook of a CRD is dead: its objects exist, and no list shows them."""
+    """The conversion webhook of a CRD is dead: its objects exist, and no list shows them.
+
+    Slow: the server takes its time to turn to the dead webhook.
+    """
     definition = f"{DEFINITIONS}/turners.x.example.com"
     turners = served(site_api, tenant, "Turner")
     tenant.bundle("web", custom_resource("t", "Turner"))
@@ -192,10 +201,12 @@ def test_finalizer_stays_while_a_kind_cannot_be_listed(tenant: Tenant, site_api:
     assert "conversion webhook" in message
     straight = {"strategy": "None", "webhook": None}
     site_api.patch(definition, {"spec": {"conversion": straight}})
+    eventually(lambda: site_api("GET", newer)[0] == 200, lambda: "the kind")
+    tenant.annotate("web", reconcile_now="1")
     eventually(
         lambda: "1 object has the set's label: turner" in tenant.condition("web")[2],
         lambda: "the search",
     )
     assert site_api("DELETE", f"{turners}/t")[0] == 200
-    tenant.annotate("web", reconcile_now="1")
+    tenant.annotate("web", reconcile_now="2")
     tenant.gone("web")

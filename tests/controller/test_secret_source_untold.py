@@ -175,7 +175,10 @@ def test_whole_story_of_a_secret_source_is_untold(
     site: Plane,
     site_api: Api,
 ) -> None:
-    """Every fact is told by names: what has changed, who has changed it, what is refused."""
+    """Every fact is told by names: what has changed, who has changed it, what is refused.
+
+    Slow: a fight goes on until its Bundle gives way.
+    """
     tenant.put("configmaps", config_map("theirs", OTHER))
     existing = annotated("adopted")
     existing["data"] = {"encoded": encoded(OTHER)}

@@ -99,6 +99,8 @@ def test_wait_is_in_the_status_and_ends_with_a_change(
     """Written once; a change of the source or of the spec ends it, and so does its time.
 
     What becomes ready after its time is seen by its watch: the next try is in an hour.
+
+    Slow: looks at what is not ready have growing pauses.
     """
     tenant.put("configmaps", {**config_map("src"), "data": {"one": text(never())}})
     tenant.bundle("web", source={"configMapRefs": [{"name": "src"}]}, **WAITS)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,26 +15,23 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.support.command import applyprune
-from tests.support.github.rest import BOT, LONGEST_BODY, served
+from tests.support.github.rest import BOT, served
 from tests.support.github.runner import (
     ACTION,
     FORK,
     MANUAL,
     MERGE,
     NIGHT,
-    GitHubEvent,
     GitHubRepository,
     JobRun,
     WorkflowRun,
     request,
 )
-from tests.support.merges import Merge
 from tests.support.pipelines import SHOP, Runner, recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.localplane import Plane
     from tests.support.api import Api
     from tests.support.plane import Kubectl
 
@@ -277,7 +274,10 @@ def test_missing_permission_is_named(github: GitHubRepository) -> None:
 
 
 def test_each_set_has_a_comment_that_is_found_among_many(github: GitHubRepository) -> None:
-    """On any page, and only if the job's own user has written it; a push replaces each of them."""
+    """On any page, and only if the job's own user has written it; a push replaces each of them.
+
+    Slow: each job is several processes.
+    """
     with_steps(github, {}, {"set": "api"})
     done(github.start(request()), "all")
     own, other = github.server.comments[3]
@@ -310,48 +310,6 @@ def test_unreachable_cluster_has_a_comment_of_its_own(github: GitHubRepository) 
     failed = github.start(request()).jobs["all"]
     assert failed.code == 7, failed.said
     assert "connection refused" in bodies(github)[1]
-
-
-def test_comment_contains_no_markup_of_others(github: GitHubRepository) -> None:
-    """Names of files, fields and values are code, whatever they contain."""
-    mark = "<!-- applyprune 0 -->"
-    hostile = f"<img src=x> @everyone | `x` ``` [a](b) {mark}"
-    folder = github.checkout / "manifests"
-    (folder / "web.yaml").write_text(SETTINGS.format(name="one", colour=json.dumps(hostile)))
-    done(github.start(request()), "plan")
-    (folder / f"{hostile.replace('/', ' ')}.yaml").write_text("kind: Bundle\n")
-    github.start(request(4))
-    for number in (3, 4):
-        (body,) = bodies(github, number)
-        own, _, page = body.partition("\n")
-        assert "<img src=x>" in page
-        for part in ("<img", "@everyone", mark, "[a](b)"):
-            assert part not in outside_code(page)
-        assert own != mark
-
-
-def outside_code(page: str) -> str:
-    """Return the text of a page of Markdown without its code."""
-    fences = re.compile(r"^ *(`{3,})\w*\n.*?\n *\1$", re.MULTILINE | re.DOTALL)
-    spans = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
-    return spans.sub("", fences.sub("", page))
-
-
-def test_comment_fits_and_says_what_it_leaves_out(github: GitHubRepository) -> None:
-    """What would be deleted comes first; the rest is in the summary."""
-    text = "".join(
-        SETTINGS.format(name=f"settings-{number:03}-{'n' * 200}", colour="x" * 900)
-        for number in range(150)
-    )
-    (github.checkout / "manifests/web.yaml").write_text(text)
-    proposed = done(github.start(request()), "plan")
-    (body,) = bodies(github)
-    assert 60_000 < len(body) <= LONGEST_BODY
-    assert re.search(r"… \d+ parts are left out: the page would be too long\.", body)
-    assert re.search(r"\n\n… and \d+ more\.\n", body)
-    assert "The summary of this run" in body
-    assert body.count("<details>") == body.count("</details>")
-    assert proposed.summary.count("<details>") == 150
 
 
 def test_plan_that_fails_replaces_the_comment(github: GitHubRepository) -> None:
@@ -404,24 +362,74 @@ def test_unbound_merge_applies_what_the_manifests_say(github: GitHubRepository, 
     assert "more than half" in bodies(github)[0]
 
 
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "deploy/pipeline/github_action.py"
+
+
+@pytest.fixture(scope="module")
+def action() -> Any:
+    """The program of the action, for its decisions alone."""
+    spec = importlib.util.spec_from_file_location("github_action", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.parametrize(
-    ("event", "inputs", "message"),
+    ("event", "ref", "inputs", "message"),
     [
-        (GitHubEvent("push", "refs/heads/change"), {}, "This is a push to refs/heads/change"),
-        (GitHubEvent("issue_comment"), {}, "the event issue_comment does not say"),
-        (MERGE, {"mode": "aply"}, "mode must be plan, apply or drift, not 'aply'"),
-        (MERGE, {"bound": "yes"}, "bound must be true or false, not 'yes'"),
+        ("push", "refs/heads/change", {}, "This is a push to refs/heads/change"),
+        ("issue_comment", "", {}, "the event issue_comment does not say"),
+        ("push", "", {"INPUT_MODE": "aply"}, "mode must be plan, apply or drift, not 'aply'"),
+        ("push", "", {"INPUT_BOUND": "yes"}, "bound must be true or false, not 'yes'"),
     ],
 )
 def test_call_that_does_not_say_what_to_do_is_refused(
-    github: GitHubRepository, event: GitHubEvent, inputs: dict[str, str], message: str
+    action: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    event: str,
+    ref: str,
+    inputs: dict[str, str],
+    message: str,
 ) -> None:
-    """Before anything is read or written."""
-    with_steps(github, inputs)
-    refused = github.start(event).jobs["all"]
-    assert refused.code == 2
-    assert message in refused.said
-    assert github.server.requests == []
+    """Before anything is read or written: there is not even a folder for it."""
+    (tmp_path / "event.json").write_text(json.dumps({"repository": {"default_branch": "main"}}))
+    names = [f"INPUT_{name.upper().replace('-', '_')}" for name in (*action.INPUTS, "mode")]
+    given = {**dict.fromkeys(names, ""), "INPUT_BOUND": "true", "INPUT_FAIL_ON_REFUSAL": "true"}
+    given |= {"GITHUB_EVENT_NAME": event, "GITHUB_REF": ref}
+    given |= {"GITHUB_EVENT_PATH": str(tmp_path / "event.json"), **inputs}
+    for name, text in given.items():
+        monkeypatch.setenv(name, text)
+    with pytest.raises(SystemExit) as ended:
+        action.prepare()
+    assert ended.value.code == 2
+    assert f"::error title=applyprune::{message}" in capsys.readouterr().out.replace(
+        "Set the input mode: ", ""
+    )
+
+
+def test_plan_is_kept_by_its_set_its_cluster_and_its_manifests(action: Any, tmp_path: Path) -> None:
+    """However they were merged: not by the order, the form or the number of files."""
+
+    def name(*files: str, identity: str = "a") -> str:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        for number, text in enumerate(files):
+            (folder / f"{number}.yaml").write_text(text)
+        given = {"set": "My set", "files": str(folder), "identity": identity}
+        return str(action.artifact_name(given))
+
+    one, two = (SETTINGS.format(name=name, colour="green") for name in ("one", "two"))
+    known = name(one, two)
+    assert re.fullmatch("applyprune--y-set-[0-9a-f]{64}", known)
+    form = one.replace("metadata:\n  name: one", 'metadata: {"name": one}')
+    assert form != one
+    assert {name(two + form), name(two, one)} == {known}
+    assert known not in {name(one), name(one, two, identity="b"), name(one, two.replace("g", "b"))}
 
 
 def test_inputs_are_no_script(github: GitHubRepository, tmp_path: Path) -> None:
@@ -439,42 +447,6 @@ def test_inputs_are_no_script(github: GitHubRepository, tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-def test_plan_is_found_by_what_a_kustomization_builds(
-    github: GitHubRepository, plane: Plane, api: Api
-) -> None:
-    """Also by what lies outside of its folder, and not by the order or the form of a file."""
-    github.variables = {"PATH": f"{plane.kubectl.parent}:{os.environ['PATH']}"}
-    folder = github.checkout / "manifests"
-    (github.checkout / "prod").mkdir()
-    kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
-    (folder / "kustomization.yaml").write_text(f"{kustomization}resources: [web.yaml]\n")
-    overlay = f"{kustomization}resources: [../manifests]\n"
-    (github.checkout / "prod/kustomization.yaml").write_text(overlay)
-    with_steps(github, {"files": "prod/"})
-    for number, colour in enumerate(("green", "blue"), 1):
-        write(github, "one", "two", colour=colour)
-        done(github.start(request(number)), "all")
-    write(github, "two", "one")
-    done(github.start(MERGE), "all")
-    assert api.get(f"{SHOP}/configmaps/one")["data"] == {"colour": "green"}
-
-
-def test_plan_is_found_after_a_squash(github: GitHubRepository) -> None:
-    """By the manifests, which are those of the pull request; test_gitlab_recipe.py merges more."""
-    write(github, "one")
-    merge = Merge(github.checkout)
-    write(github, "one", "two")
-    merge.commit("change")
-    more = SETTINGS.format(name="three", colour="red")
-    (github.checkout / "manifests/more file.yaml").write_text(more)
-    merge.commit("more")
-    done(github.start(request()), "plan")
-    merge.to_main()
-    assert github.start(MERGE).jobs["apply"].code == 8
-    merge.merge("squash")
-    done(github.start(MERGE), "apply")
-
-
 @pytest.mark.installs
 def test_action_installs_its_own_checkout(github: GitHubRepository) -> None:
     """From the index only what it needs; the version is that of the action.
@@ -488,10 +460,8 @@ def test_action_installs_its_own_checkout(github: GitHubRepository) -> None:
 
 def test_python_of_the_action_passes_a_strict_type_check() -> None:
     """It is no part of the package, and still runs beside it."""
-    root = Path(__file__).parents[2]
-    program = root / "deploy/pipeline/github_action.py"
     reply = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", program],
-        cwd=root, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "mypy", "--strict", PROGRAM],
+        cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert reply.returncode == 0, reply.stdout

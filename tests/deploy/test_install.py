@@ -219,40 +219,11 @@ def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl
     assert not ground_api.exists(DEPLOYMENT)
 
 
-@pytest.mark.usefixtures("unneeded")
-def test_installation_can_do_what_its_messages_say(
-    ground: Plane, ground_api: Api, kubectl: Kubectl
-) -> None:
+def test_installation_can_do_what_its_messages_say() -> None:
     """Such as --take-over: whatever option the message of an apply may name, it has."""
     of_input = {"filename", "kustomize", "config", "selector", "only"}
     of_apply = {"plan", "check", "no-check", "yes", "fail-fast"}
     assert options("apply") - options("install") == of_input | of_apply
-    install(ground)
-    kubectl(
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--field-manager=somebody",
-        "-f",
-        "-",
-        plane=ground,
-        stdin=json.dumps(
-            {
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {"name": CONTROLLER, "namespace": SYSTEM_NAMESPACE},
-                "spec": {"template": {"spec": {"terminationGracePeriodSeconds": 60}}},
-            }
-        ),
-    )
-    refused = applyprune("install", kubeconfig=ground.kubeconfig)
-    assert refused.code == 4
-    assert "--take-over somebody" in refused.err
-    template = ground_api.get(DEPLOYMENT)["spec"]["template"]["spec"]
-    assert template["terminationGracePeriodSeconds"] == 60
-    install(ground, "--take-over", "somebody")
-    template = ground_api.get(DEPLOYMENT)["spec"]["template"]["spec"]
-    assert template["terminationGracePeriodSeconds"] == 30
 
 
 @pytest.mark.usefixtures("unneeded")

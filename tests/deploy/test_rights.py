@@ -307,7 +307,10 @@ def running_alone(as_itself: Path, tenant: Tenant, log: Path) -> Any:
 def test_missing_permission_is_named_while_running(
     as_itself: Path, tenant: Tenant, tmp_path: Path
 ) -> None:
-    """The words are in the log or in a condition; with the right, everything goes on by itself."""
+    """The words are in the log or in a condition; with the right, everything goes on by itself.
+
+    Slow: each right is taken away and given back.
+    """
     running: Controller
     with running_alone(as_itself, tenant, tmp_path / "log") as running:
         for number, right in enumerate(named(AT_WORK)):
@@ -325,7 +328,10 @@ def test_missing_permission_is_named_while_running(
 def test_controller_without_rights_ends_no_removal(
     as_itself: Path, tenant: Tenant, tmp_path: Path
 ) -> None:
-    """The account could delete the objects: the Bundle waits for the controller's right."""
+    """The account could delete the objects: the Bundle waits for the controller's right.
+
+    Slow: a removal is tried three times, with growing pauses.
+    """
     (right,) = named(["impersonate serviceaccounts"])
     with running_alone(as_itself, tenant, tmp_path / "log") as running:
         tenant.bundle("web", config_map("a"), timeout="1s")

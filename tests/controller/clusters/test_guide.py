@@ -24,7 +24,10 @@ GUIDE = page("docs/guides/other-clusters.md")
 def test_commands_of_the_guide_apply_a_bundle_in_another_cluster(
     tenant: Tenant, other: OtherCluster, site: Plane, binaries: Binaries, tmp_path: Path
 ) -> None:
-    """In order and in one shell; only the namespace has another name."""
+    """In order and in one shell; only the namespace has another name.
+
+    Slow: each command of the guide is a process.
+    """
     environment = reader_environment(binaries, tmp_path)
     there = tmp_path / "prod-eu"
     shutil.copy(other.second.plane.kubeconfig, there)

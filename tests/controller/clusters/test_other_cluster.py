@@ -132,7 +132,10 @@ def test_rotated_credentials_are_used_at_once(tenant: Tenant, other: OtherCluste
 def test_cluster_that_hangs_holds_nobody_up(
     new_tenant: Callable[[], Tenant], running: Controller, other: OtherCluster
 ) -> None:
-    """It has a quarter of the workers: others are served, and the controller is healthy."""
+    """It has a quarter of the workers: others are served, and the controller is healthy.
+
+    Slow: a request to the cluster ends after 5 seconds.
+    """
     assert running.process.poll() is None
     hanging = [new_tenant() for _ in range(3)]
     for tenant in hanging:

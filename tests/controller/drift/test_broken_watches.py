@@ -151,5 +151,8 @@ def flooded(site: Plane, tenant: Tenant, other: Tenant, log: Path, count: int, m
 def test_labelled_strangers_cost_little(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """More than are kept for a moment."""
+    """More than are kept for a moment.
+
+    Slow: 1500 objects are created.
+    """
     flooded(site, new_tenant(), new_tenant(), tmp_path / "log", 1500, 30 * MIB)

@@ -61,7 +61,10 @@ def opponent(who: str, tenant: Tenant, site: Plane, tmp_path: Path) -> Iterator[
 def test_fight_is_named_bounded_and_ended(
     way: str, opponent: Opponent, tenant: Tenant, site_audit: AuditTrail
 ) -> None:
-    """Who fights on is written against as often again; who does not is overcome by one write."""
+    """Who fights on is written against as often again; who does not is overcome by one write.
+
+    Slow: an opponent writes until its Bundle gives way, twice.
+    """
     sourced(tenant, opponent, "v")
     # Nothing but the interval shows the controller that somebody was quiet.
     options = {"drift": DRIFT, "interval": "2s" if way == "quiet" else "1h", **opponent.spec}

@@ -189,7 +189,10 @@ def assert_left(
 def test_correct_sets_back_every_kind_of_drift_in_seconds(
     tenant: Tenant, opponent: Opponent, site_audit: AuditTrail
 ) -> None:
-    """By one write for each object, which only a watch explains; also while the Bundle fails."""
+    """By one write for each object, which only a watch explains; also while the Bundle fails.
+
+    Slow: each kind of drift is made twice, by kubectl.
+    """
     bodies = dict(manifests())
     names = {kind: body["metadata"]["name"] for kind, body in bodies.items()}
     most = {kind: 2 if kind in TWO_WRITES else 1 for kind in KINDS}

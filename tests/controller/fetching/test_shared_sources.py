@@ -88,7 +88,10 @@ def test_second_bundle_of_a_known_source_is_applied_at_once(
 def test_tenant_whose_path_is_too_large_harms_no_other(
     tenant: Tenant, git: HttpsSite, new_tenant: Callable[[], Tenant]
 ) -> None:
-    """They share the look: the same URL, credentials and branch."""
+    """They share the look: the same URL, credentials and branch.
+
+    Slow: a repository of 69 MiB is fetched.
+    """
     large = {f"large/{number}.bin": bytes(23 * 2**20) + bytes([number]) for number in range(3)}
     repository = git.repository()
     repository.commit({"web/a.yaml": file_of("a"), **large})

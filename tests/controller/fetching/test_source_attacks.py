@@ -123,7 +123,10 @@ def test_no_source_lets_a_tenant_escape(
     servers: Servers,
     tmp_path: Path,
 ) -> None:
-    """All of them at once; afterwards others are served, and the victim is as it was."""
+    """All of them at once; afterwards others are served, and the victim is as it was.
+
+    Slow: forty sources are fetched, and some hosts are silent.
+    """
     scene = populate(admin, site)
     tenant, victim = scene.tenant, scene.victim
     owner = Tenant(admin, tenant.namespace)

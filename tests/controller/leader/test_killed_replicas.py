@@ -195,6 +195,8 @@ def test_killed_and_stopped_replicas_lose_nothing(
 
     They cannot see each other's processes, but the files of their runs: they are containers with
     one memory. What a replica in another Pod does is told in ``test_failover.py``.
+
+    Slow: another replica takes over when a Lease has ended, twice.
     """
     shaken(site, new_tenant(), site_audit, tmp_path, times=2, within=own_pids())
 

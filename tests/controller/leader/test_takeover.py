@@ -134,6 +134,8 @@ def test_stopped_leader_stops_its_prune_when_it_goes_on(
 
     What it had sent before reaches the server only then. In the sweep it is stopped for longer than
     any of its requests may take.
+
+    Slow: another replica takes over when a Lease has ended.
     """
     tenant, names = new_tenant(), [f"p{number}" for number in range(30)]
     with (
@@ -195,7 +197,10 @@ def test_stopped_leader_stops_its_prune_when_it_goes_on(
 def test_leader_without_its_lease_serves_nothing(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
-    """It ends what it is doing; another one serves all, and goes on when the first one is back."""
+    """It ends what it is doing; another one serves all, and goes on when the first one is back.
+
+    Slow: a Lease of 6 seconds ends.
+    """
     tenant = new_tenant()
     with (
         FaultProxy(site) as proxy,
@@ -309,7 +314,10 @@ def holder(tenant: Tenant, name: str) -> str:
 def test_replica_in_another_pod_finishes_the_work_of_a_killed_one(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path, proof: bool
 ) -> None:
-    """A Bundle becomes ready, another one is deleted, and the command line may work."""
+    """A Bundle becomes ready, another one is deleted, and the command line may work.
+
+    Slow: the lock of a run that nobody sees ends after 15 seconds.
+    """
     within, tenant, another = pod(proof=proof), new_tenant(), new_tenant()
     arguments = (
         *("lease=4", "-n", tenant.namespace),

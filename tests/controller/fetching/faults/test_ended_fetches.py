@@ -65,7 +65,10 @@ def test_fetch_that_needs_too_much_memory_is_ended(
     web: tls_site.Site,
     git: HttpsSite,
 ) -> None:
-    """Its Bundle says so and keeps what it has; others are applied, by the same workers."""
+    """Its Bundle says so and keeps what it has; others are applied, by the same workers.
+
+    Slow: a worker reads 62 MiB until its memory is used up.
+    """
     publish(web, "a", "b")
     tenant.bundle("web", source=open_registry_source(tenant, web), interval="1h")
     other = new_tenant()

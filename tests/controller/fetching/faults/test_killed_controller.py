@@ -71,7 +71,10 @@ def test_killed_controller_leaves_nothing_of_its_fetches(
     tmp_path: Path,
     kill: Callable[[subprocess.Popen[str]], None],
 ) -> None:
-    """Killed alone, or with all that it has started; the next one applies every Bundle."""
+    """Killed alone, or with all that it has started; the next one applies every Bundle.
+
+    Slow: a fetch of each kind hangs, is killed, and is made again.
+    """
     tenant = new_tenant()
     arguments = ("lease=0", *LOOPBACK, f"fetch_workers={FETCH_WORKERS}")
     with (
@@ -116,7 +119,10 @@ NAMES = [body["metadata"]["name"] for body in MOVED.values()]
 def test_killed_controller_loses_no_object_that_moves(
     site: Plane, git: HttpsSite, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """Killed as soon as a commit is there, or has moved something; the next one knows nothing."""
+    """Killed as soon as a commit is there, or has moved something; the next one knows nothing.
+
+    Slow: five controllers are started one after the other.
+    """
     tenant = new_tenant()
     git_credentials(tenant, git)
     repository = git.repository()

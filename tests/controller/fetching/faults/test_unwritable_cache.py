@@ -131,7 +131,10 @@ def test_full_or_read_only_disk_is_an_error_of_the_bundle(
     disk: SmallDisk,
     tmp_path: Path,
 ) -> None:
-    """And not of the controller: one that starts on a full disk removes what another has left."""
+    """And not of the controller: one that starts on a full disk removes what another has left.
+
+    Slow: each of four Bundles is fetched and written four times.
+    """
     tenant, other = new_tenant(), new_tenant()
     home, own = key
 
