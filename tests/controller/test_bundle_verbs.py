@@ -104,25 +104,6 @@ def test_reconcile_waits_for_the_controller(tenant: Tenant, verb: Callable[..., 
     assert (at_once.code, "updated (a reconcile was requested)" in at_once.out) == (0, True)
 
 
-def test_reconcile_that_fails_says_why(tenant: Tenant, verb: Callable[..., Ended]) -> None:
-    """What needs somebody ends the wait; what a retry may repair, only where that is asked for."""
-    tenant.bundle("missing", source={"configMapRefs": [{"name": "nowhere"}]})
-    tenant.put("configmaps", config_map("taken", "theirs"))
-    tenant.bundle("conflict", config_map("taken", "ours"), adopt="all")
-    tenant.bundle("pending", config_map("a"), approval="Always")
-    tenant.failed("missing", "SourceNotFound")
-    for name, code, words, *options in (
-        ("missing", 5, "SourceNotFound: ", "--fail-fast"),
-        ("conflict", 4, "Conflicts: ", "--fail-fast"),
-        ("pending", 6, "PendingApproval: "),
-    ):
-        ended = verb("reconcile", name, "--wait", "--timeout", "1h", *options)
-        assert ended.code == code, ended
-        assert f"the Bundle {name} in namespace {tenant.namespace} is not ready" in ended.err
-        assert words in ended.err
-        assert f"kubectl describe bundle {name} -n {tenant.namespace}" in ended.err
-
-
 @pytest.mark.holds("approve-shown-digest")
 def test_approval_is_for_exactly_what_was_shown(
     site: Plane, tenant: Tenant, verb: Callable[..., Ended]

@@ -271,6 +271,7 @@ def test_check_counts_once_for_all_bundles(ends: CheckResult | Exception, result
         (FetchResult({"api": GOOD, "web": problem(ProblemKind.INPUT_ERROR)}), "InvalidSource"),
         (LimitExceeded(Limit.MEMORY, "too much"), "SourceTooLarge"),
         (LimitExceeded(Limit.TIME, "too long"), "FetchFailed"),
+        (LimitExceeded(Limit.CRASH, "ended with SIGKILL"), "FetchFailed"),
     ],
 )
 def test_fetch_counts_once_for_all_paths(ends: FetchResult | Exception, result: str) -> None:

@@ -158,15 +158,3 @@ def test_rule_decides_when_objects_of_a_kind_are_ready(
     tenant.delete("web")
     tenant.gone("web")
     assert tenant.exists("a") == [False]
-
-
-def test_invalid_rules_are_reported_together(running: Controller, tenant: Tenant) -> None:
-    """Each by its index; the Bundle goes on when they are repaired."""
-    assert running.process.poll() is None
-    tenant.bundle("web", config_map("a"), readyWhen=["cm=self.(", "cm=true", "cm='x'"])
-    message = tenant.failed("web", "InvalidSpec")
-    assert "spec.readyWhen[0]: the rule “self.(” is not a CEL expression" in message
-    assert "spec.readyWhen[2]: the rule “'x'” is not a CEL expression" in message
-    assert tenant.condition("web", "Stalled")[0] == "True"
-    tenant.patch("web", readyWhen=[])
-    tenant.ready("web")

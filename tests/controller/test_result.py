@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.controller.pending_plan import OBJECTS_SHOWN, PendingPlan, Scope, pending_plan
-from applyprune.controller.reasons import Reason
+from applyprune.controller.reasons import STALLED_REASONS, Reason
 from applyprune.controller.result import (
     FailedObject,
     RunResult,
@@ -19,7 +19,20 @@ from applyprune.controller.result import (
     shown_parts,
 )
 from applyprune.controller.spec import SPEC, BundleSource, BundleSpec, Spec
-from applyprune.errors import ApplypruneError, Forbidden, InputError, InputErrors, UsageError
+from applyprune.errors import (
+    ApplypruneError,
+    Conflict,
+    EmptyInput,
+    Forbidden,
+    InputError,
+    InputErrors,
+    InventoryIncomplete,
+    InventoryLocked,
+    OwnedByBundle,
+    PruneRefused,
+    Unreachable,
+    UsageError,
+)
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
@@ -52,14 +65,25 @@ ERRORS: dict[str, tuple[ApplypruneError, Reason]] = {
     "a fault": (FAULT, Reason.INVALID_SOURCE),
     "a right": (RIGHT, Reason.FORBIDDEN),
     "an option": (UsageError("wrong"), Reason.INVALID_SPEC),
+    "another owner": (OwnedByBundle("x"), Reason.INVENTORY_OWNED),
+    "no input": (EmptyInput("x"), Reason.INVALID_SOURCE),
+    "no answer": (Unreachable("x"), Reason.UNREACHABLE),
+    "an error of the server": (Conflict("x", code=409), Reason.API_ERROR),
+    "a damaged inventory": (InventoryIncomplete("x"), Reason.INVENTORY_UNREADABLE),
+    "a lock": (InventoryLocked("x"), Reason.INVENTORY_LOCKED),
+    "anything else": (PruneRefused("x"), Reason.APPLY_FAILED),
 }
 
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_reason_tells_what_comes_by_itself_from_faults(name: str) -> None:
-    """A kind that is missing is no fault of the source, unless the source has one too."""
+    """A kind that is missing is no fault of the source, unless the source has one too.
+
+    They are the words that alerts compare.
+    """
     error, reason = ERRORS[name]
     assert reason_of(error) is reason
+    assert Reason.UNREACHABLE not in STALLED_REASONS
 
 
 ELSEWHERE = {

@@ -15,7 +15,6 @@ from applyprune.controller.result import (
     collect,
     error_message,
     problem_message,
-    reason_of,
 )
 from applyprune.controller.status import (
     FAILING_SHOWN,
@@ -28,14 +27,7 @@ from applyprune.controller.status import (
     status_after,
 )
 from applyprune.errors import (
-    Conflict,
-    EmptyInput,
     Forbidden,
-    InventoryIncomplete,
-    InventoryLocked,
-    OwnedByBundle,
-    PruneRefused,
-    Unreachable,
 )
 from applyprune.model.events import Event, Finished, ObjectDone, ReadinessReported, Status, failed
 from applyprune.model.fate import Fate, Outcome
@@ -384,25 +376,6 @@ def test_objects_of_an_input_with_errors_are_told() -> None:
     assert status["objects"] == {"total": 7, "failing": 1}
     assert [one["object"] for one in status["failing"]] == ["configmap/a"]
     assert status["pendingPlan"] == before["pendingPlan"]
-
-
-REASONS = [
-    (OwnedByBundle("x"), Reason.INVENTORY_OWNED),
-    (EmptyInput("x"), Reason.INVALID_SOURCE),
-    (Forbidden("x", code=403), Reason.FORBIDDEN),
-    (Unreachable("x"), Reason.UNREACHABLE),
-    (Conflict("x", code=409), Reason.API_ERROR),
-    (InventoryIncomplete("x"), Reason.INVENTORY_UNREADABLE),
-    (InventoryLocked("x"), Reason.INVENTORY_LOCKED),
-    (PruneRefused("x"), Reason.APPLY_FAILED),
-]
-
-
-@pytest.mark.parametrize(("error", "reason"), REASONS)
-def test_errors_have_reasons(error: Any, reason: Reason) -> None:
-    """The words that alerts compare."""
-    assert reason_of(error) is reason
-    assert Reason.UNREACHABLE not in STALLED_REASONS
 
 
 NOW = "2026-01-01T00:00:00Z"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.accounts import WRITE, rule
-from tests.support.api import WRITES, events_written
+from tests.support.api import WRITES
 from tests.support.fights import DRIFT, changed, written
 from tests.support.kinds_of_drift import KINDS, Opponent, manifests
 from tests.support.objects import config_map, text
@@ -83,28 +83,6 @@ def _is_set_back(tenant: Tenant, name: str) -> bool:
 
 def _is_counted(running: Controller, namespace: str, times: int) -> bool:
     return running.metric(REVERTED.format(namespace)) == times
-
-
-def test_foreign_changes_are_looked_at_and_write_nothing(
-    tenant: Tenant, site_audit: AuditTrail
-) -> None:
-    """A kind without generations shows no more; nothing is stored, and the interval stays."""
-    tenant.bundle("web", config_map("a"), interval="1h")
-    tenant.ready("web")
-    eventually(lambda: events_written(site_audit, tenant.namespace), lambda: "the Event")
-    site_audit.restart()
-    version = tenant.get("web")["metadata"]["resourceVersion"]
-    patch = {"metadata": {"annotations": {"somebody": "else"}}}
-    tenant.api.patch(tenant.path("configmaps", "a"), patch, by="other")
-
-    def looked() -> list[str]:
-        found = ours(site_audit, tenant.namespace)
-        return [one["verb"] for one in found if one["objectRef"].get("name") == "a"]
-
-    eventually(looked, lambda: "the look")
-    verbs = {one["verb"] for one in ours(site_audit, tenant.namespace)}
-    assert verbs == {"get"}
-    assert tenant.get("web")["metadata"]["resourceVersion"] == version
 
 
 @pytest.mark.holds("correction-of-settled")

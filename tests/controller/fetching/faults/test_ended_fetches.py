@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +10,6 @@ from tests.support import tls_site
 from tests.support.archives import packed
 from tests.support.artifacts import served_artifact
 from tests.support.controller import controller, served
-from tests.support.processes import family, is_running, name_of
 from tests.support.remote_bundles import (
     LOOPBACK,
     file_of,
@@ -91,47 +87,3 @@ def test_fetch_that_needs_too_much_memory_is_ended(
     tenant.ready("web")
     eventually(lambda: tenant.exists("a", "b") == [True, False], lambda: "the prune")
     assert tenant.value("a") == "3"
-
-
-def fetching(running: Controller, git: HttpsSite) -> list[int]:
-    """Return the workers of which a git asks this server: Bundles of other tests have theirs."""
-    return [
-        worker
-        for worker in running.workers()
-        if any(git.base in name_of(one) for one in family(worker))
-    ]
-
-
-def test_killed_fetch_is_tried_again(
-    tenant: Tenant,
-    new_tenant: Callable[[], Tenant],
-    running: Controller,
-    git: HttpsSite,
-) -> None:
-    """Its Bundle says so if somebody has asked for it; git dies with its worker."""
-    repository = git.repository()
-    first = repository.commit({"web/a.yaml": file_of("a", "b")})
-    git_credentials(tenant, git)
-    source = git_source(git, path="web", timeout="10m")
-    tenant.bundle("web", source=source, interval="1h")
-    tenant.applied("web", f"main@sha1:{first}")
-    git.hold = threading.Event()
-    second = repository.commit({"web/a.yaml": file_of("a", value="2")})
-    tenant.annotate("web", reconcile_now="killed")
-
-    def told() -> bool:
-        """Kill whatever asks the server; a check that was asked for tells its end."""
-        for worker in fetching(running, git):
-            os.kill(worker, signal.SIGKILL)
-            eventually(lambda: not is_running(worker), lambda: "its end")  # noqa: B023
-        return "its process ended with SIGKILL" in tenant.condition("web")[2]
-
-    eventually(told, lambda: f"{tenant.condition('web')}")
-    message = tenant.failed("web", "FetchFailed")
-    assert f"main@sha1:{first} stays applied" in message
-    assert tenant.exists("a", "b") == [True, True]
-    served(new_tenant(), running, "meanwhile")
-    git.hold.set()
-    tenant.applied("web", f"main@sha1:{second}")
-    assert tenant.exists("a", "b") == [True, False]
-    assert tenant.value("a") == "2"
