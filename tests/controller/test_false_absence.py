@@ -73,7 +73,10 @@ def test_webhook_answers_the_end_of_a_bundle_with_404(
 
 
 def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant, tmp_path: Path) -> None:
-    """Nobody else has it meanwhile; it is given back once its Bundle is known to be inactive."""
+    """Nobody else has it meanwhile; it is given back once its Bundle is known to be inactive.
+
+    Slow: each command is a process, and three Bundles are removed.
+    """
     ours = Stage(site.kubeconfig, tenant.namespace, "shop")
     release = ("inventory", "release", "shop", "-n", tenant.namespace)
 

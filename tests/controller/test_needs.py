@@ -131,6 +131,8 @@ def test_rule_decides_when_objects_of_a_kind_are_ready(
     """Of a kind that comes later, and of one that is ready at once by itself; a removal has none.
 
     By the rules of their kinds, both objects would be ready as soon as they are stored.
+
+    Slow: a kind is served a little after its CRD is there.
     """
     assert running.process.poll() is None
     tenant.bundle("web", config_map("a"), wait=True, retryInterval="1h", readyWhen=[FILLED, DONE])

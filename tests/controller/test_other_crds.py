@@ -70,7 +70,10 @@ def install(api: Api, crd: dict[str, Any]) -> None:
 def test_field_that_an_older_crd_lacks_is_named(
     bare: Plane, tenant: Tenant, tmp_path: Path
 ) -> None:
-    """By each Bundle that has it, in the log once, and by who waits for it; a new CRD ends it."""
+    """By each Bundle that has it, in the log once, and by who waits for it; a new CRD ends it.
+
+    Slow: the server goes by another CRD a little later.
+    """
     api, (crd,) = tenant.api, read([str(BUNDLE_CRD)])
     install(api, without(dict(crd.body), "source"))
     with (

@@ -93,7 +93,10 @@ def test_bundle_that_has_applied_nothing_goes_at_once(tenant: Tenant) -> None:
 def test_missing_account_keeps_a_bundle_until_its_timeout(
     tenant: Tenant, new_tenant: Callable[[], Tenant], running: Controller, site: Plane
 ) -> None:
-    """The condition says what stays, and how long; then the Event says how to delete it."""
+    """The condition says what stays, and how long; then the Event says how to delete it.
+
+    Slow: a removal takes all of its time.
+    """
     tenant.account("deployer")
     more = {"serviceAccountName": "deployer", "retryInterval": "1h"}
     for name, timeout in (("long", "1h"), ("web", "3s")):
@@ -217,7 +220,10 @@ def test_unreadable_policy_deletes_nothing(tenant: Tenant, site_api: Api) -> Non
 def test_lost_inventory_keeps_a_bundle_after_its_timeout(
     tenant: Tenant, running: Controller
 ) -> None:
-    """Nothing else lists its objects; the annotation ends it, and says how to find them."""
+    """Nothing else lists its objects; the annotation ends it, and says how to find them.
+
+    Slow: a removal is tried three times, with growing pauses.
+    """
     tenant.bundle("web", config_map("a"), timeout="1s")
     tenant.ready("web")
     tenant.drop("applyprune-web")
@@ -291,7 +297,10 @@ def test_event_of_a_removal_tells_what_all_looks_have_removed(tenant: Tenant) ->
 def test_object_that_somebody_holds_keeps_a_bundle_only_where_that_is_asked_for(
     tenant: Tenant,
 ) -> None:
-    """After the timeout, it is deleted and still listed; or it is nobody's, also by default."""
+    """After the timeout, it is deleted and still listed; or it is nobody's, also by default.
+
+    Slow: a removal takes all of its time.
+    """
     for name, policy in (("d", "Delete"), ("w", "WaitForTermination"), ("o", "MirrorPrune")):
         held = config_map(f"held-{name}", finalizers=[SLOW])
         more = {"deletionPolicy": policy, "timeout": "2s", "prune": {"enabled": False}}
@@ -442,7 +451,10 @@ def test_removal_has_its_whole_time_whatever_was_before(
 def test_denied_deletion_keeps_the_bundle(
     tenant: Tenant, running: Controller, site: Plane, site_api: Api
 ) -> None:
-    """No right is missing where a webhook says no: it is tried again, beyond the timeout too."""
+    """No right is missing where a webhook says no: it is tried again, beyond the timeout too.
+
+    Slow: a removal is tried three times, with growing pauses.
+    """
     tenant.bundle("web", config_map("a"), timeout="1s")
     tenant.ready("web")
 

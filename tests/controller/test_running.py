@@ -85,7 +85,10 @@ def has_metrics_from_the_start(running: Controller) -> None:
 def test_stop_finishes_the_reconcile_in_progress(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """The running work ends, the Lease is given up, and the next replica serves at once."""
+    """The running work ends, the Lease is given up, and the next replica serves at once.
+
+    Slow: two controllers are started, one after the other.
+    """
     tenant = new_tenant()
     lease = ("lease=3600",)
     with controller(site.kubeconfig, tmp_path / "one", *lease, "-n", tenant.namespace) as one:

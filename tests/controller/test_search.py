@@ -69,7 +69,7 @@ def test_finalizer_stays_while_the_list_of_kinds_is_not_complete(
 ) -> None:
     """Nothing was found, because the kind was not searched: that proves nothing.
 
-    Slow: the first list of kinds after a deletion is cut, and a removal is then tried again.
+    Slow: an incomplete list of kinds is asked for again before it is told.
     """
     foos = served(site_api, tenant, "Foo")
     tenant.bundle("web", custom_resource("f"))
@@ -180,7 +180,7 @@ def test_silent_api_group_does_not_hold_every_bundle(
 def test_finalizer_stays_while_a_kind_cannot_be_listed(tenant: Tenant, site_api: Api) -> None:
     """The conversion webhook of a CRD is dead: its objects exist, and no list shows them.
 
-    Slow: the server takes its time to turn to the dead webhook.
+    Slow: a list that fails is asked for again before it is told.
     """
     definition = f"{DEFINITIONS}/turners.x.example.com"
     turners = served(site_api, tenant, "Turner")

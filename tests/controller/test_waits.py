@@ -41,7 +41,10 @@ def waiting(tenant: Tenant, name: str) -> None:
 def test_bundles_that_never_become_ready_delay_nobody(
     running: Controller, tenant: Tenant, new_tenant: Callable[[], Tenant]
 ) -> None:
-    """Five wait for an hour; four workers serve new ones, in their namespace and elsewhere."""
+    """Five wait for an hour; four workers serve new ones, in their namespace and elsewhere.
+
+    Slow: looks at what is not ready have growing pauses.
+    """
     for number in range(MANY):
         tenant.bundle(f"b{number}", never(f"d{number}"), **WAITS)
     for number in range(MANY):
@@ -137,6 +140,8 @@ def test_deletion_that_somebody_holds_up_is_waited_for(tenant: Tenant) -> None:
     """In a prune and in a recreation; it ends when the object is gone.
 
     After its time a watch shows that: the next try is in an hour.
+
+    Slow: looks at what is not ready have growing pauses.
     """
     held: dict[str, Any] = {"finalizers": ["example.com/slow"]}
 
@@ -172,7 +177,10 @@ def test_deletion_that_somebody_holds_up_is_waited_for(tenant: Tenant) -> None:
 
 
 def test_refused_prune_does_not_hide_a_wait(tenant: Tenant) -> None:
-    """Its objects are starting: that is no failure. The prune has a condition of its own."""
+    """Its objects are starting: that is no failure. The prune has a condition of its own.
+
+    Slow: looks at what is not ready have growing pauses.
+    """
     tenant.bundle("web", *map(config_map, "abcd"), **WAITS)
     tenant.ready("web")
     tenant.bundle("web", config_map("e"), never(), **WAITS)

@@ -117,6 +117,8 @@ def test_recipe_applies_the_plan_of_the_pull_request(
     """One comment shows it, which the next plan replaces; other manifests have no plan.
 
     A second run of the job does nothing, and the one at night fails if a field was changed.
+
+    Slow: each job is several processes of Python.
     """
     before = live(api)
     proposed = done(github.start(request()), "plan")
@@ -153,7 +155,10 @@ def test_recipe_applies_the_plan_of_the_pull_request(
 def test_recipe_refuses_a_plan_that_no_longer_fits(
     github: GitHubRepository, api: Api, kubectl: Kubectl
 ) -> None:
-    """And says what to do: a plan of main is applied after an approval, and no newer one."""
+    """And says what to do: a plan of main is applied after an approval, and no newer one.
+
+    Slow: each job is several processes of Python.
+    """
     write(github, "one")
     apply(github, "one")
     write(github, "one", colour="blue")
@@ -195,6 +200,8 @@ def test_recipe_prunes_what_a_guard_refuses_after_an_approval(
     """The jobs before it are green, write nothing, and start the one that is approved.
 
     The approval is of the deletions that were refused: a newer plan that deletes more is refused.
+
+    Slow: each job is several processes of Python.
     """
     apply(github, *MANY)
     write(github, MANY[0])
@@ -221,7 +228,10 @@ def test_recipe_prunes_what_a_guard_refuses_after_an_approval(
 
 
 def test_request_without_secrets_is_only_checked(github: GitHubRepository, api: Api) -> None:
-    """Without a cluster and without a comment, and it says so; its manifests have no plan."""
+    """Without a cluster and without a comment, and it says so; its manifests have no plan.
+
+    Slow: each job is several processes of Python.
+    """
     before = live(api)
     of_fork, of_bot = "a pull request from a fork", "a pull request of Dependabot"
     for event, whose in (
@@ -259,7 +269,10 @@ def test_fork_with_credentials_gets_a_plan_without_a_comment(
 
 
 def test_missing_permission_is_named(github: GitHubRepository) -> None:
-    """A request of the repository's own fails without its comment, or without its plan."""
+    """A request of the repository's own fails without its comment, or without its plan.
+
+    Slow: each job is several processes of Python.
+    """
     workflow = copy.deepcopy(dict(github.workflow))
     workflow["jobs"]["plan"]["permissions"] = {"contents": "read"}
     workflow["jobs"]["apply"]["permissions"] = {"contents": "read"}
@@ -316,6 +329,8 @@ def test_plan_that_fails_replaces_the_comment(github: GitHubRepository) -> None:
     """So that no plan stays there which nobody can apply, even if the call itself is wrong.
 
     A merge of broken manifests names what is wrong, and looks for no plan.
+
+    Slow: each job is several processes of Python.
     """
     write(github, "one")
     done(github.start(request()), "plan")
@@ -343,6 +358,8 @@ def test_unbound_merge_applies_what_the_manifests_say(github: GitHubRepository, 
     """Without a plan, and without looking for one.
 
     A refusal fails unless a job asks for an approval; `deletions` has what that needs.
+
+    Slow: each job is several processes of Python.
     """
     write(github, *MANY[:2])
     with_steps(github, {"bound": "false"})

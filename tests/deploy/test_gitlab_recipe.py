@@ -71,6 +71,8 @@ def test_recipe_applies_the_plan_of_the_merge_request(
     """Another input is refused and says what to do; another user may read the plan.
 
     At night, it fails if somebody has changed a field that the set owns.
+
+    Slow: each job is several processes.
     """
     runner.write("reviewed")
     code, said = gitlab(runner, "plan")
@@ -94,7 +96,10 @@ def test_recipe_applies_the_plan_of_the_merge_request(
 
 
 def test_recipe_prunes_what_a_guard_refuses_after_an_approval(runner: Runner, api: Api) -> None:
-    """The jobs before it pass with a warning; to start it without need does nothing."""
+    """The jobs before it pass with a warning; to start it without need does nothing.
+
+    Slow: each job is several processes of Python.
+    """
     jobs = recipe("gitlab")
     write_settings(runner, *MANY)
     assert [gitlab(runner, name)[0] for name in ("plan", "apply", "approved")] == [0, 0, 0]

@@ -180,7 +180,10 @@ def test_invalid_namespaces_are_refused(verb: str, wrong: str) -> None:
 
 @pytest.mark.usefixtures("unneeded")
 def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl: Kubectl) -> None:
-    """The set takes over what kubectl has applied, changes it when told, and goes when told."""
+    """The set takes over what kubectl has applied, changes it when told, and goes when told.
+
+    Slow: each of its commands is a process.
+    """
     install(ground)
     removed = remove(ground, "--prune-also=adopted")
     assert f"deployment.apps/{CONTROLLER} deleted" in removed.out
@@ -230,7 +233,10 @@ def test_installation_can_do_what_its_messages_say() -> None:
 def test_update_keeps_replicas_and_resources(
     ground: Plane, ground_api: Api, kubectl: Kubectl
 ) -> None:
-    """What admins have set by kubectl is no conflict, no drift and not set back."""
+    """What admins have set by kubectl is no conflict, no drift and not set back.
+
+    Slow: each of its commands is a process.
+    """
     install(ground)
     only = (f"deployment/{CONTROLLER}", "-n", SYSTEM_NAMESPACE)
     made = ground_api.get(DEPLOYMENT)["spec"]
@@ -318,7 +324,10 @@ def test_installation_stays_until_no_bundle_needs_it(
 def test_controller_in_another_set_stays_too(
     ground: Plane, ground_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """Also in a Namespace that would be deleted; another one of its kind may take its place."""
+    """Also in a Namespace that would be deleted; another one of its kind may take its place.
+
+    Slow: each of its commands is a process.
+    """
     install(ground)  # the CRD
     tenant = new_tenant()
     tenant.bundle("web", config_map("a"))
@@ -479,7 +488,10 @@ def test_bundle_works_with_exactly_these_permissions(
 def test_controller_can_be_limited_to_namespaces(
     ground: Plane, as_itself: Path, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """The controller has its rights there, and nowhere else."""
+    """The controller has its rights there, and nowhere else.
+
+    Slow: two controllers are started, and the installation is changed twice.
+    """
     tenant, other = new_tenant(), new_tenant()
     only = ("--watch-namespaces", tenant.namespace)
     changed = install(ground, *only)

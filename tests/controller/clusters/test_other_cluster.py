@@ -173,7 +173,10 @@ def test_cluster_that_hangs_holds_nobody_up(
 
 
 def test_recreated_cluster_is_another_one(tenant: Tenant, lost: OtherCluster) -> None:
-    """Nothing is applied or deleted in it, whatever it has, until somebody names it."""
+    """Nothing is applied or deleted in it, whatever it has, until somebody names it.
+
+    Slow: a server is started in place of another one.
+    """
     lost.make_namespace(tenant.namespace)
     tenant.bundle("web", config_map("a"), **lost.admit(tenant), **LONG)
     tenant.ready("web")

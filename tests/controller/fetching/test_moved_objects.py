@@ -39,6 +39,8 @@ def test_objects_that_move_keep_their_uids(
     """Both ways: the taker's name is after the giver's, and before it. A deletion takes them.
 
     Two that swap their folders move everything, and no dependency holds a move.
+
+    Slow: each move is a run of both Bundles, after a check.
     """
     before = follow(tenant, git, "a", "b", retryInterval="5m")
     assert all(before.values())
@@ -80,6 +82,8 @@ def test_sibling_with_a_fault_holds_the_object(
     """Broken content names nothing; a refused run of another object takes it once mended.
 
     The giver says whom it waits for. What nobody names is pruned.
+
+    Slow: each of four commits is checked, and applied by both Bundles.
     """
     before = follow(tenant, git, "a", "b")
     revision = f"main@sha1:{repository.commit({**layout('b'), 'b/broken.yaml': '['})}"

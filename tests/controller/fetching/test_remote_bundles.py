@@ -55,6 +55,8 @@ def test_bundle_follows_the_commits_of_a_branch(tenant: Tenant, git: HttpsSite) 
     """What a commit changes is changed, and what it removes is pruned; an Event names both.
 
     A kustomization is built with the folders that it names.
+
+    Slow: a source is checked each second, and here four times.
     """
     repository = git.repository()
     files = {"web/a.yaml": file_of("a", "b"), "web/notes.txt": "no manifest"}
@@ -166,7 +168,10 @@ def ssh(tmp_path: Path) -> Iterator[SshSite]:
 
 
 def test_bundle_follows_a_branch_over_ssh(tenant: Tenant, ssh: SshSite) -> None:
-    """With another host key, and with another key of ours, it is refused; the last commit stays."""
+    """With another host key, and with another key of ours, it is refused; the last commit stays.
+
+    Slow: each check over SSH is a new connection.
+    """
     repository = ssh.repository()
     repository.commit({"web/a.yaml": file_of("a")})
     known = {"identity": ssh.identity(), "known_hosts": ssh.known_hosts()}
@@ -191,7 +196,10 @@ def test_bundle_follows_a_branch_over_ssh(tenant: Tenant, ssh: SshSite) -> None:
 
 
 def test_only_signed_commits_are_applied(tenant: Tenant, git: HttpsSite, tmp_path: Path) -> None:
-    """None without a signature, of a foreign key, or of one that is trusted no longer."""
+    """None without a signature, of a foreign key, or of one that is trusted no longer.
+
+    Slow: a source is checked each second, and here five times.
+    """
     own, foreign = SshSigner(tmp_path / "own"), SshSigner(tmp_path / "foreign")
     repository = git.repository()
     secret(tenant, "signers", {"own.sshpub": own.public()})

@@ -42,7 +42,10 @@ if TYPE_CHECKING:
 def test_restart_of_the_controller_changes_no_status(
     site: Plane, git: HttpsSite, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """A Bundle that is ready stays so while its source is fetched again."""
+    """A Bundle that is ready stays so while its source is fetched again.
+
+    Slow: two controllers are started, one after the other.
+    """
     git.repository().commit({"web/a.yaml": file_of("a")})
     tenant = new_tenant()
     git_credentials(tenant, git)
@@ -268,7 +271,10 @@ def asking(running: Controller, git: HttpsSite) -> list[int]:
 def test_reconcile_now_is_handled_by_a_check_that_began_after_it(
     tenant: Tenant, git: HttpsSite
 ) -> None:
-    """What the status says then is the commit that was there before, or its failure."""
+    """What the status says then is the commit that was there before, or its failure.
+
+    Slow: each of five requests is a check and a fetch.
+    """
     repository = git.repository()
     git_credentials(tenant, git)
     first = repository.commit({"a.yaml": file_of("a", value="0")})
@@ -302,7 +308,10 @@ def test_reconcile_now_is_handled_by_a_check_that_began_after_it(
 
 @pytest.mark.holds("dependency-of-a-commit")
 def test_dependency_is_ready_when_it_has_applied_the_commit(tenant: Tenant, git: HttpsSite) -> None:
-    """A commit changes both: the dependent one waits, though the other is still ready."""
+    """A commit changes both: the dependent one waits, though the other is still ready.
+
+    Slow: a source is checked each second, and here three times.
+    """
     repository = git.repository()
     git_credentials(tenant, git)
     roll = workload("Deployment", "roll")

@@ -75,6 +75,8 @@ def test_one_replica_serves_all_bundles_until_another_one_takes_over(
     """It is asked to end; who stands by is alive, ready and healthy.
 
     One that is killed is replaced in ``test_killed_replicas.py``.
+
+    Slow: eight Bundles are applied twice, by replicas in Pods.
     """
     tenant = new_tenant()
     with Fleet(site.kubeconfig, tmp_path, tenant, STEADY, pod(proof=False)) as fleet:
