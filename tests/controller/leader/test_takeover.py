@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import Exchange, Fault
     from tests.support.fault_proxy.exchange import Wire
 
-BUNDLES = 8
+BUNDLES = 5
 LEASE = 2.0
 STEADY = 6.0
 """So long that a busy machine renews it in time: who leads is exact."""
@@ -76,7 +76,7 @@ def test_one_replica_serves_all_bundles_until_another_one_takes_over(
 
     One that is killed is replaced in ``test_killed_replicas.py``.
 
-    Slow: eight Bundles are applied twice, by replicas in Pods.
+    Slow: five Bundles are applied twice, by replicas in Pods.
     """
     tenant = new_tenant()
     with Fleet(site.kubeconfig, tmp_path, tenant, STEADY, pod(proof=False)) as fleet:
@@ -258,8 +258,8 @@ def test_leader_without_its_lease_serves_nothing(
         await_values(tenant, 3)
 
 
-OBJECTS = 160
-DONE = {"web": 87, "leaving": 20}
+OBJECTS = 80
+DONE = {"web": 47, "leaving": 20}
 """After how many objects of each Bundle its replica is killed."""
 
 
