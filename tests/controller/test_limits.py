@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.controller import controller, served
 from tests.support.costly import MEGABYTE, doubling
+from tests.support.kill import end_lock
 from tests.support.objects import config_map, text
 from tests.support.processes import children, is_running
 from tests.support.waiting import HANG, eventually
@@ -112,12 +113,9 @@ def test_memory_and_time_of_one_bundle_are_limited(
 def test_reconcile_that_hangs_is_ended(
     site: Plane, site_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """At its deadline.
-
-    Slow: two reconciles take all of their time, and a grace.
-    """
+    """At its deadline."""
     slow, other = new_tenant(), new_tenant()
-    limits = ("time=2",)
+    limits = ("time=2", "grace=1")
     with (
         limited(site, tmp_path, (slow, other), *limits) as running,
         hanging(site, site_api, slow),
@@ -154,6 +152,7 @@ def test_reconcile_whose_worker_is_killed_is_made_again(
                 eventually(partial(_has_ended, worker), lambda: "its end")
             over.set()
             served(other, running, "after-crash")
+            end_lock(killed.api, killed.path("configmaps", "applyprune-web"))
             killed.ready("web")
         assert killed.exists("slow") == [True]
         assert exceeded(running, "memory") == exceeded(running, "cpu") == 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 _OF_CONTROLLER = ("lease", "fetch_workers")
-_OF_LIMITS = ("cpu", "time")
+_OF_LIMITS = ("cpu", "time", "grace")
 
 
 def program_for(arguments: Sequence[str]) -> tuple[str, ...]:

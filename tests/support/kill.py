@@ -134,16 +134,21 @@ def _kill(
 
 
 def shorten_leases(proxy: FaultProxy, exchanges: Iterable[Exchange]) -> None:
-    """Let the locks that a killed run holds be over after one look, and not after 15 seconds."""
+    """End the locks that a killed run holds."""
     api = Api(proxy.plane)
     for path in {_inventory_of(one) for one in exchanges if b'"header"' in one.body}:
-        status, root = api("GET", path)
-        header = json.loads(root["data"]["header"]) if status == 200 else {}
-        if header.get("holder"):
-            header["holder"]["leaseSeconds"] = 0.01
-            root["data"]["header"] = json.dumps(header)
-            status, reply = api("PUT", f"{path}?fieldManager=applyprune", root)
-            assert status == 200, reply
+        end_lock(api, path)
+
+
+def end_lock(api: Api, path: str) -> None:
+    """Let the lock on an inventory, if any, be over after one look, and not after 15 seconds."""
+    status, root = api("GET", path)
+    header = json.loads(root["data"]["header"]) if status == 200 else {}
+    if header.get("holder"):
+        header["holder"]["leaseSeconds"] = 0.01
+        root["data"]["header"] = json.dumps(header)
+        status, reply = api("PUT", f"{path}?fieldManager=applyprune", root)
+        assert status == 200, reply
 
 
 def _inventory_of(write: Exchange) -> str:
