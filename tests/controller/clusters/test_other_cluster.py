@@ -269,6 +269,7 @@ def test_removal_ends_without_its_cluster(
     (told,) = told_of_namespace(gone)
     assert "See, in the other cluster: kubectl get -A -l" in told
     lost.second.restart()
+    away.annotate("long", reconcile_now="1")
     away.gone("long")
     for tenant in (secretless, away):
         assert lost.exists(tenant, *(f"of-{name}" for name in LEAVING)) == [True, True, False]

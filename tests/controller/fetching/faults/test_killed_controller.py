@@ -73,7 +73,7 @@ def test_killed_controller_leaves_nothing_of_its_fetches(
 ) -> None:
     """Killed alone, or with all that it has started; the next one applies every Bundle.
 
-    Slow: a fetch of each kind hangs, is killed, and is made again.
+    Slow: what hangs for a killed controller ends 20 seconds later.
     """
     tenant = new_tenant()
     arguments = ("lease=0", *LOOPBACK, f"fetch_workers={FETCH_WORKERS}")
