@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from applyprune.addresses import AddressRules
-from applyprune.controller.clusters import left_cluster, self_contained
+from applyprune.controller.clusters import previous_cluster, self_contained
 from applyprune.controller.result import ClusterChanged
 from applyprune.errors import InvalidKubeConfig, problems_of
 from applyprune.model.identity import Ref
@@ -155,10 +155,10 @@ def test_bundle_stays_in_its_cluster(
     """Unless somebody has named the new one."""
     live = bundle(recorded, applied=applied, accepted=accepted)
     if left is not None:
-        assert left_cluster(live, now, HOME) == left
+        assert previous_cluster(live, now, HOME) == left
         return
     with pytest.raises(ClusterChanged) as caught:
-        left_cluster(live, now, HOME)
+        previous_cluster(live, now, HOME)
     assert caught.value.message == (
         f"another cluster answers ({now}) than has its objects ({recorded or HOME}): nothing is "
         "applied or deleted"

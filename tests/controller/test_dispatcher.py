@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.controller import followed_sources
-from applyprune.controller.checker import Checker, check_sources
 from applyprune.controller.clients import BundleObjects, bundle_ref
 from applyprune.controller.dispatcher import CHECKS, Dispatcher, SourceDispatcher
 from applyprune.controller.fetch import RemoteSource
@@ -20,6 +19,7 @@ from applyprune.controller.leader import Leadership
 from applyprune.controller.metrics import Health, Metrics
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.report import EventRecorder, Reporter
+from applyprune.controller.source_checker import Checker, check_sources
 from applyprune.controller.task import CheckResult, CheckTask, SourceRequest
 from applyprune.controller.watches import Watches
 from applyprune.controller.worker import WorkerHandle, WorkerLimits, WorkerSettings, worker_context
@@ -313,7 +313,7 @@ def test_followers_that_come_and_go_leave_nothing_behind(
             bundles = follow_silent(sources, silent.port, CHECKS)
             eventually(lambda: silent.held >= OF_ONE_NAMESPACE, lambda: f"{silent.held} held")
             for key in bundles:
-                sources.leave(key)
+                sources.drop(key)
             eventually(lambda: is_idle(checker), lambda: "the end of the checks")
             # The host hears of it a little later.
             eventually(lambda: silent.held == 0, lambda: f"{silent.held} connections")
@@ -332,6 +332,6 @@ def test_silent_sources_of_deleted_bundles_hold_no_place(
         assert sources.checks.busy == OF_ONE_NAMESPACE
         assert git.requests == []
         for key in bundles:
-            sources.leave(key)
+            sources.drop(key)
         eventually(lambda: sources.fetches.waiting, lambda: "what the check of web has found")
         eventually(lambda: silent.held == 0, lambda: f"{silent.held} connections")

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from applyprune.controller.checker import Checker
+    from applyprune.controller.source_checker import Checker
     from applyprune.controller.worker import WorkerHandle
 
 KEY, OTHER = ("shop", "web"), ("blog", "web")
@@ -296,7 +296,7 @@ def test_work_that_is_cut_off_does_not_count(end: str, what: str) -> None:
             sources.end()
         else:
             for key in BUNDLES:
-                sources.leave(key)
+                sources.drop(key)
         raise WorkerUnavailable("ended")
 
     if what == "fetches":

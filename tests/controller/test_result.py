@@ -37,7 +37,7 @@ from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Approval
-from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep, Why
+from applyprune.model.plan import ApplyStep, Cascaded, Cause, Plan, RemoveStep
 from applyprune.model.problem import (
     ContestedField,
     ManagerConflict,
@@ -368,7 +368,7 @@ def test_waiting_plan_is_listed_whole() -> None:
 def test_recreation_waits_as_a_deletion() -> None:
     """The plan leaves it for now, and the approval is about what it would do."""
     plan = Plan(
-        (replace(applied("web", Fate.LEAVE), why=Why.NOT_APPROVED), applied("x", Fate.LEAVE)),
+        (replace(applied("web", Fate.LEAVE), cause=Cause.NOT_APPROVED), applied("x", Fate.LEAVE)),
         (),
         deletions=DELETIONS,
         needs_approval=DELETIONS,
@@ -382,7 +382,7 @@ def test_objects_that_go_with_another_are_named() -> None:
     """With a Bundle its set, with what is recreated what it owns; a refusal has named it."""
     inside = [Cascaded(Ref("", "ConfigMap", "home", f"o{number}"), "") for number in range(8)]
     claim = Cascaded(Ref("", "PersistentVolumeClaim", "home", "data"), "")
-    recreated = replace(applied("web", Fate.LEAVE), why=Why.NOT_APPROVED, cascade=(claim,))
+    recreated = replace(applied("web", Fate.LEAVE), cause=Cause.NOT_APPROVED, cascade=(claim,))
     removals = (replace(removed("old", Fate.PRUNE), cascade=(*inside, claim)),)
     plan = Plan((recreated,), removals, deletions=DELETIONS, needs_approval=DELETIONS)
     pending = pending_plan(RunResult(plan=plan, refusal=NOT_APPROVED), bundle(Approval.PRUNE), "")

@@ -19,7 +19,7 @@ from applyprune.controller.drift import (
 from applyprune.controller.reasons import Reason
 from applyprune.controller.reconcile import (
     delay_after,
-    leaves_drift,
+    fails_to_revert,
     may_correct_alone,
     result_of_part,
 )
@@ -310,12 +310,12 @@ LEFT = {
 def test_drift_that_a_passing_failure_leaves_is_tried_again_soon(what: str) -> None:
     """Whatever else fails waits for ``retryInterval``."""
     expected, result, is_for_drift = LEFT[what]
-    assert leaves_drift(result, is_for_drift=is_for_drift) is expected
+    assert fails_to_revert(result, is_for_drift=is_for_drift) is expected
     about = BundleSpec("shop", "web", SPEC.validate_python({"source": {"inline": ""}}), 1.0, 2)
     delays = []
     history = ReconcileHistory()
     for _ in range(3):
-        delay, history = next_reconcile(history, about, result, leaves_drift=expected)
+        delay, history = next_reconcile(history, about, result, fails_to_revert=expected)
         delays.append(delay)
     # Each is spread by a tenth.
     assert delays == pytest.approx([1, 2, 4] if expected else [30, 60, 120], rel=0.101)
