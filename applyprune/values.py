@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from enum import Enum
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
@@ -63,8 +64,18 @@ def as_declared(value: T) -> T:
     try:
         return convert(to_builtins(value), type(value))
     except ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        raise TypeError(": ".join(filter(None, (where.rstrip("`"), what)))) from None
+        what, _, place = str(error).partition(" - at `$.")
+        where = place.rstrip("`")
+        valid = _valid_values(value, where)
+        raise TypeError(": ".join(filter(None, (where, what, valid)))) from None
+
+
+def _valid_values(value: Any, where: str) -> str:
+    """Return the words of the enum at a place of options; empty where there is none."""
+    found = type(value)()
+    for part in where.split("."):
+        found = getattr(found, part, None)
+    return f"use {', '.join(map(str, type(found)))}" if isinstance(found, Enum) else ""
 
 
 def _is_like(value: Any, plain: Any) -> bool:

@@ -63,6 +63,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "model/plan.py",
         "planning/approval.py",
         "planning/approved_deletions.py",
+        "planning/history.py",
         "planning/plan.py",
         "planning/refusals.py",
         "planning/requests.py",

@@ -111,7 +111,7 @@ class ApplySet:
         timeout: float | None = None,
         options: ApplyOptions = ApplyOptions(),
         prune: PruneOptions = PruneOptions(),
-        dry_run: DryRun = DryRun.OFF,
+        dry_run: DryRun | bool = DryRun.OFF,
         lock_timeout: float = 60.0,
         cancellation: Cancellation | None = None,
     ) -> RunReport:
@@ -145,14 +145,14 @@ class ApplySet:
         timeout: float | None = None,
         options: ApplyOptions = ApplyOptions(),
         prune: PruneOptions = PruneOptions(),
-        dry_run: DryRun = DryRun.OFF,
+        dry_run: DryRun | bool = DryRun.OFF,
         lock_timeout: float = 60.0,
         cancellation: Cancellation | None = None,
     ) -> Iterator[Event]:
         """Do what ``apply`` does, and yield the events."""
         decided = Options(
             Mode.APPLY,
-            dry_run,
+            _dry(dry_run),
             apply=options,
             prune=prune,
             wait=wait_options(timeout, wait),
@@ -260,14 +260,14 @@ class ApplySet:
         timeout: float | None = None,
         options: ApplyOptions = ApplyOptions(),
         prune: PruneOptions = PruneOptions(),
-        dry_run: DryRun = DryRun.OFF,
+        dry_run: DryRun | bool = DryRun.OFF,
         lock_timeout: float = 60.0,
         cancellation: Cancellation | None = None,
     ) -> RunReport:
         """Delete what the set created and the manifests no longer contain; apply nothing."""
         decided = Options(
             Mode.PRUNE,
-            dry_run,
+            _dry(dry_run),
             apply=options,
             prune=prune,
             wait=wait_options(timeout),
@@ -282,7 +282,7 @@ class ApplySet:
         selector: Selector | None = None,
         timeout: float | None = None,
         prune: PruneOptions = PruneOptions(),
-        dry_run: DryRun = DryRun.OFF,
+        dry_run: DryRun | bool = DryRun.OFF,
         lock_timeout: float = 60.0,
         cancellation: Cancellation | None = None,
     ) -> RunReport:
@@ -292,7 +292,7 @@ class ApplySet:
         ``only`` names the objects to delete, each as KIND/NAME, and ``selector`` has the labels of
         the live objects to delete: then the rest of the set and its inventory stay.
         """
-        part = Options(Mode.DELETE, dry_run, select=frozenset(only), select_labels=selector)
+        part = Options(Mode.DELETE, _dry(dry_run), select=frozenset(only), select_labels=selector)
         decided = replace(part, prune=prune, wait=wait_options(timeout), lock_timeout=lock_timeout)
         return report_of(self.iter_run((), decided, cancellation=cancellation))
 
@@ -319,6 +319,7 @@ class ApplySet:
             empty_inputs=given.empty,
             ignored=given.ignored,
             plan_file=plan,
+            source=given.source,
         )
         stop = given_or_new(cancellation)
         events = run(request, *self.cluster.new_run(self.identity), stop)
@@ -418,6 +419,13 @@ class ApplySet:
 _O = TypeVar("_O", Options, StatusOptions)
 
 
+def _dry(dry_run: DryRun | bool) -> DryRun:
+    """Return a kind of dry run; True is the one that most people mean, by the server."""
+    if isinstance(dry_run, bool):
+        return DryRun.SERVER if dry_run else DryRun.OFF
+    return dry_run
+
+
 def _valid(options: _O) -> _O:
     """Return options whose values have their types: ``"fail"`` is that member of its enum.
 
@@ -443,6 +451,7 @@ def load(
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] | None = None,
     ignore_paths: Sequence[str] = (),
+    at: str = "",
 ) -> Input:
     """Return the manifests of files, folders, patterns, URLs, kustomizations and objects.
 
@@ -451,7 +460,8 @@ def load(
     own. ``kustomize`` names folders to build. ``objects`` are plain JSON data, and are copied; each
     method that takes manifests takes these as well.
     ``warn`` gets redirects of URLs, what a build writes to standard error, and which manifests are
-    ignored. ``ignore_paths`` are lines as in a ``.sourceignore`` at the root of each source.
+    ignored. ``ignore_paths`` are lines as in a ``.sourceignore`` at the root of each source. ``at``
+    is a revision of Git: the files are then those of that commit of their work tree.
 
     Raises InputError, with every error of the input, and UsageError for a path that is invalid.
     """
@@ -465,6 +475,7 @@ def load(
         stdin=source,
         warn=warn or (lambda _: None),
         ignore_paths=ignore_paths,
+        at=at,
     )
     more = read_objects(objects)
     named = "" if more else options_for([*given, *overlays])
@@ -539,6 +550,16 @@ class ClusterConnection:
         client = self.client.for_run()
         return client, ConfigMapStore(client, applyset)
 
+    def iter_belonging(self, name: str) -> Iterator[Event]:
+        """Yield what the object of a name belongs to, and who sets its fields, as ObjectBelongs.
+
+        ``name`` is ``deployment/web``, or ``shop/deployment/web`` for another namespace.
+        """
+        from applyprune.engine.belonging import object_belongs  # noqa: PLC0415 - no other verb
+
+        client, store = self.new_run(applyset_identity("applyprune", self.namespace))
+        yield from object_belongs(client, store, name, self.namespace)
+
     def unanswered(self) -> Sequence[RetryReported]:
         """Return which webhooks or server do not answer now, though they are asked repeatedly."""
         return self._transport.unanswered()
@@ -549,7 +570,14 @@ class ClusterConnection:
 
 
 def wait_options(timeout: float | None, wait: bool | WaitOptions | None = None) -> WaitOptions:
-    """Return what a run waits for; ``wait`` is as ``--wait`` or ``--no-wait``, None for neither."""
+    """Return what a run waits for; ``wait`` is as ``--wait`` or ``--no-wait``, None for neither.
+
+    Raises UsageError for anything else: a text such as "no" would count as true.
+    """
+    if not (wait is None or isinstance(wait, bool | WaitOptions)):
+        raise UsageError(
+            f"an option is invalid: wait: {wait!r} is not True, False, None or WaitOptions"
+        )
     options = wait if isinstance(wait, WaitOptions) else WaitOptions(WaitMode.asked(wait))
     return options if timeout is None else replace(options, timeout=timeout)
 

@@ -31,18 +31,16 @@ _KUBECONFIG = (
     "Use a kubeconfig: --kubeconfig FILE, and --context NAME to choose one of its contexts."
 )
 _IMPERSONATE = "Write it into the kubeconfig: `as: USER` in the user of the context."
-_CHECK_OUT = "Check it out first: git checkout REF. Then use -f PATH."
+_AT = "Use --at REV: the input as of a commit of its work tree."
 _FILES = "Use -f PATH."
 _CURRENT = "Leave it out: every run reads the cluster."
 _NO_ROLLBACK = (
-    "There is no rollback. The server checks everything before the first write. To go back, apply "
-    "the older manifests."
+    "No run goes back by itself. The server checks everything before the first write. To go back: "
+    "applyprune rollback NAME."
 )
 _SET_IS_NAMED = "Leave it out: NAME is the set."
 _PART = "Leave it out: NAME is the set. For a part of it: --only KIND/NAME or -l SELECTOR."
-_ROLLBACK = (
-    "Apply the older manifests again: git checkout COMMIT, and applyprune apply NAME -f PATH."
-)
+_ROLLBACK = "Use applyprune rollback NAME."
 _CHANGES_NOTHING = "Leave it out: this command changes nothing in the cluster."
 _LISTED = "Use applyprune list."
 OPTIONS = {
@@ -59,7 +57,7 @@ OPTIONS = {
         "Fill in the values first, for example with kustomize or envsubst: "
         "… | applyprune apply NAME -f -",
     ),
-    **dict.fromkeys(("--branch", "--revision", "--ref", "--commit"), _CHECK_OUT),
+    **dict.fromkeys(("--branch", "--revision", "--ref", "--commit"), _AT),
     **dict.fromkeys(("--url", "--repo", "--source"), "Use -f with the address."),
     "--post-renderer": "Pipe its output in: … | applyprune apply NAME -f -",
     "--exclude": "To leave out files: ignore-paths in applyprune.yaml. To keep an object: "
@@ -129,7 +127,7 @@ OPTIONS = {
     **dict.fromkeys(("--atomic", "--rollback-on-failure", "--cleanup-on-fail"), _NO_ROLLBACK),
     **dict.fromkeys(
         ("--record", "--history-max", "--keep-history", "--description"),
-        "Leave it out: applyprune inventory history NAME shows the last runs.",
+        "Leave it out: applyprune history NAME shows the last runs.",
     ),
     **dict.fromkeys(
         ("--lock", "--state", "--backend-config"),
@@ -184,8 +182,6 @@ OPTIONS = {
 }
 """Options, some of one verb only: of kubectl, Helm, kapp, Flux, Argo CD and Terraform."""
 COMMANDS = {
-    "help": "Use applyprune COMMAND --help.",
-    "rollback": _ROLLBACK,
     "undo": _ROLLBACK,
     "get": "The sets: applyprune list. The objects of one: applyprune status NAME.",
     **dict.fromkeys(("ls", "ps", "apps"), _LISTED),
@@ -216,7 +212,7 @@ COMMANDS = {
     "tree": "Use applyprune status NAME --tree.",
     **{
         verb: f"Use applyprune inventory {verb} NAME."
-        for verb in ("history", "repair", "show", "orphan", "move", "release")
+        for verb in ("repair", "show", "orphan", "move", "release")
     },
     **{
         verb: f"Use applyprune bundle {verb} NAME."

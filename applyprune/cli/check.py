@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.cli.options import CLUSTER, INPUT, OPTIONAL_NAME, OUTPUT, PLACEMENT, command
+from applyprune.cli.options import AT, CLUSTER, INPUT, OPTIONAL_NAME, OUTPUT, PLACEMENT, command
 from applyprune.errors import raise_all
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _NAMESPACE = CLUSTER[-1].but(
 )
 
 
-@command(OPTIONAL_NAME, INPUT, _NAMESPACE, PLACEMENT, OUTPUT)
+@command(OPTIONAL_NAME, INPUT, AT, _NAMESPACE, PLACEMENT, OUTPUT)
 def check(
     name: str | None, paths: InputPaths, namespace: str, options: Options, reporting: Reporting
 ) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from applyprune.sources.folders import Configuration
+    from applyprune.sources.kustomize import Overlay
 
 
 class Form(Enum):
@@ -183,6 +184,22 @@ def _expanded(path: str) -> Sequence[str]:
         return expand_pattern(path) if is_pattern(path) else [path]
     except (OSError, ValueError):
         return []
+
+
+def conditions_at(paths: Sequence[str | Overlay], revision: str) -> tuple[Condition, ...]:
+    """Return the contexts that the files beside an input and above it demand at a commit."""
+    from applyprune.planning.configuration import context_name
+    from applyprune.sources.folders import configuration_in
+    from applyprune.sources.work_tree import files_above
+
+    found = []
+    for chain in files_above(paths, revision, FILE):
+        files = [configuration_in(place, data) for place, data in chain]
+        # The nearest file decides.
+        if saying := [file for file in files if "context" in file.settings]:
+            at = saying[-1]
+            found.append(Condition(context_name(at), str(at.origin("context"))))
+    return tuple(dict.fromkeys(found))
 
 
 # The files of a folder, and those above it.

@@ -137,6 +137,9 @@ class Confirmation(Struct, frozen=True):
         return is_new or (self.ask_for is Ask.ALWAYS and changes_anything(plan))
 
 
+_QUESTIONS = {Mode.DELETE: "Delete these objects", Mode.ORPHAN: "Orphan these objects"}
+
+
 class _Watch(Struct):
     """One run on a terminal."""
 
@@ -190,12 +193,12 @@ class _Watch(Struct):
             self._show("\n".join(deletion_summary(plan, applyset, width)))
         if asks:
             action = f"the {started.mode} of the set {started.name}"
-            deletes = started.mode is Mode.DELETE
-            to = "of" if deletes else "to"
+            question = _QUESTIONS.get(started.mode, "Apply these changes")
+            to = "of" if started.mode in _QUESTIONS else "to"
             part = f" {to} a part of the set" if self.options.is_part else ""
             self.confirmation.ask(
                 action,
-                f"{'Delete these objects' if deletes else 'Apply these changes'}{part}?",
+                f"{question}{part}?",
                 details=self._show_diff,
             )
 

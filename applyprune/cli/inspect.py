@@ -14,6 +14,7 @@ from applyprune.cli.options import (
     CONFIG,
     FAIL_FAST,
     INPUT,
+    LIST_OUTPUT,
     NAMES,
     OPTIONAL_NAME,
     OUTPUT,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 @command(
     CLUSTER,
-    OUTPUT,
+    LIST_OUTPUT,
     ALL_NAMESPACES.but(help="List the sets of all namespaces."),
     CONFIG,
     name="list",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from applyprune.cli.complete import SET_NAME
 from applyprune.cli.options import (
     CLUSTER,
+    LIST_OUTPUT,
     NAME,
     OBJECTS,
     OUTPUT,
@@ -20,9 +21,9 @@ from applyprune.cli.options import (
     command,
 )
 from applyprune.errors import NotFound, NotServed, UsageError
-from applyprune.model.events import EntryListed, Finished, MismatchFound, RunListed, Started
+from applyprune.model.events import EntryListed, Finished, MismatchFound, Started
 from applyprune.model.identity import Ref, kubectl_name
-from applyprune.model.inventory import OF_CLUSTER, Inventory, Ownership
+from applyprune.model.inventory import OF_CLUSTER, Ownership
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.text import is_dns_label
 from applyprune.values import replace
@@ -41,7 +42,7 @@ def inventory() -> None:
     """Show, check and repair inventories; move or orphan objects."""
 
 
-@command(NAME, CLUSTER, OUTPUT, of=inventory)
+@command(NAME, CLUSTER, LIST_OUTPUT, of=inventory)
 def show(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
     """List the objects in the inventory of the set NAME.
 
@@ -55,42 +56,11 @@ def show(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
 
 
 def _entries(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
-    found = _read(cluster_target, name)
-    yield from (EntryListed(found.name, found.namespace, one) for one in found.entries.values())
-
-
-@command(NAME, CLUSTER, OUTPUT, of=inventory)
-def history(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
-    """List the last ten runs that changed an object of the set NAME.
-
-    The API server's audit log has the ID of the run in the User-Agent of each request. A run is
-    unfinished while it works, and if it was killed. Whoever may write the inventory may forge this
-    list.
-
-    \b
-    Examples:
-      applyprune inventory history web
-      applyprune inventory history web -o json
-    """
-    return reporting.print_events(_runs(cluster_target, name))
-
-
-def _runs(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
-    found = _read(cluster_target, name)
-    yield from (RunListed(found.name, found.namespace, one) for one in found.history)
-
-
-def _read(cluster_target: ClusterTarget, name: str) -> Inventory:
-    """Return the inventory of a set; raise UsageError if there is none."""
     from applyprune.cli.session import open_session
-    from applyprune.planning.refusals import no_such_set
 
     with open_session(cluster_target) as session:
-        applyset = session.applyset(name)
-        found = applyset.inventory()
-        if not found.exists:
-            raise no_such_set(applyset.identity)
-    return found
+        found = session.existing_inventory(name)
+    yield from (EntryListed(found.name, found.namespace, one) for one in found.entries.values())
 
 
 @command(NAME, CLUSTER, OUTPUT, of=inventory)
@@ -265,6 +235,7 @@ def _them(refs: Sequence[Ref]) -> str:
     CLUSTER,
     RECORD,
     OUTPUT,
+    YES,
     Option("--all", "everything", is_flag=True, help="All objects, and the set itself."),
     of=inventory,
 )
@@ -274,22 +245,29 @@ def orphan(
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
+    yes: bool,
     everything: bool,
 ) -> int:
     """Remove objects from the set NAME without deleting them.
 
-    Removes the set's label and field manager from them.
+    Removes the set's label and field manager from them: no prune deletes them any more. On a
+    terminal, it shows them and asks.
 
     \b
     Examples:
       applyprune inventory orphan web deployment.apps/web
-      applyprune inventory orphan web --all
+      applyprune inventory orphan web --all --yes
     """
+    from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import no_input, run_set
 
     select = _selected(objects, everything=everything)
     options = replace(options, mode=Mode.ORPHAN, select=select)
-    return reporting.print_events(run_set(cluster_target, name, no_input, options))
+    confirmation = Confirmation(reporting, yes)
+    return reporting.print_events(
+        run_set(cluster_target, name, no_input, options, confirmation),
+        plan_is_shown=confirmation.can_ask,
+    )
 
 
 @command(
@@ -406,19 +384,28 @@ def _is_active(cluster: KubernetesClient, owner: str) -> bool:
 
     A Bundle of another cluster cannot be asked for, and does not take a set over again.
     """
-    from applyprune.model.live import BUNDLES, DEFINITIONS, LiveObject
+    spec = bundle_spec(cluster, owner)
+    return spec is not None and not spec.get("suspend")
+
+
+def bundle_spec(cluster: KubernetesClient, owner: str) -> Mapping[str, Any] | None:
+    """Return the spec of the Bundle that owns a set; None if it does not exist in this cluster.
+
+    Raises NotServed if nobody can know.
+    """
+    from applyprune.model.live import BUNDLES, DEFINITIONS, LiveObject, mapping
 
     if OF_CLUSTER in owner:
-        return False
+        return None
     namespace, _, bundle = owner.removeprefix(f"{BUNDLES.kind} ").partition("/")
     try:
         live = cluster.get(BUNDLES, Ref(BUNDLES.group, BUNDLES.kind, namespace, bundle), full=True)
     except NotFound:
-        return False
+        return None
     except NotServed:
         # The kind is gone only with its CRD; a server that has just started serves none either.
         crd = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
         if isinstance(cluster.read(DEFINITIONS, crd), LiveObject):
             raise
-        return False
-    return not ((live.body or {}).get("spec") or {}).get("suspend")
+        return None
+    return mapping(mapping(live.body).get("spec"))

@@ -173,6 +173,7 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "Delete what the set NAME created and the manifests no longer contain; apply nothing.",
         ),
         "delete": ("run", "Delete everything that the set NAME created, then its inventory."),
+        "rollback": ("history", "Apply again what the set NAME had before its last change."),
     },
     "Inspect": {
         "diff": (
@@ -197,7 +198,11 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "inspect",
             "Show the health and drift of each object in the set NAME, or in several sets.",
         ),
-        "explain": ("run", "Explain what `apply` would do with one object, and why."),
+        "history": ("history", "List the last runs that changed an object of the set NAME."),
+        "explain": (
+            "run",
+            "Explain what `apply` would do with one object, and why; or whose it is.",
+        ),
         "check": ("check", "Check manifests without any cluster."),
         "rbac": (
             "inspect",
@@ -302,6 +307,12 @@ class _LazyGroup(SuggestingGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the commands in the order of the help."""
         return [name for verbs in VERBS.values() for name in verbs]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; ``help COMMAND`` is ``COMMAND --help``."""
+        if args[:1] == ["help"] and not ctx.resilient_parsing:
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import a command; return None for an unknown one."""

@@ -320,6 +320,21 @@ def _actor(ctx: click.Context, param: click.Parameter, value: str) -> Actor:
         raise click.BadParameter(error.reason, ctx, param) from None
 
 
+_OF_LISTS = tuple(form for form in FORMATS if form not in {"github", "gitlab", "junit", "markdown"})
+
+
+def _format_of_a_list(
+    ctx: click.Context, _: click.Parameter, formats: tuple[str, ...]
+) -> tuple[str, ...]:
+    for form in (text.partition("=")[0] for text in formats):
+        if form in FORMATS and form not in _OF_LISTS:
+            raise UsageError(
+                f"{ctx.command_path} has no -o {form}",
+                hint=f"Its formats are {', '.join(_OF_LISTS)}.",
+            )
+    return formats
+
+
 def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
     try:
         return DryRun(value)
@@ -370,6 +385,35 @@ class SetName(click.Argument):
         return given or used or None
 
 
+def words_given(ctx: click.Context) -> list[str]:
+    """Return the options that the command line gives, as words of another command line."""
+    words: list[str] = []
+    for param in ctx.command.params:
+        if not (isinstance(param, click.Option) and is_given(str(param.name), ctx)):
+            continue
+        value = ctx.meta[_GIVEN][param.name]
+        word = max(param.opts, key=len)
+        if param.is_flag:
+            words.append(word if value else param.secondary_opts[-1])
+        else:
+            given = value if isinstance(value, list | tuple) else [value]
+            words += [f"{word}={one}" for one in given]
+    return words
+
+
+class RunNumber(click.Argument):
+    """The number of a run, which may stand alone if the file names the set."""
+
+    def __init__(self, name: str) -> None:
+        """Take the name of the argument."""
+        super().__init__((name,), type=click.IntRange(min=1), metavar="[RUN]", required=False)
+
+    def chosen(self, given: int | None) -> int | None:
+        """Return the number on the command line, wherever it stands."""
+        alone: int | None = click.get_current_context().meta.get(_RUN)
+        return alone if given is None else given
+
+
 class ObjectName(click.Argument):
     """KIND/NAME, which may stand alone if the file names the set: no set has a slash."""
 
@@ -389,6 +433,7 @@ class ObjectName(click.Argument):
 
 
 _OBJECT = "applyprune.object"
+_RUN = "applyprune.run"
 _GIVEN = "applyprune.given"
 """The options of the command line, by their parameters, before any is processed."""
 
@@ -399,6 +444,9 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     takes_object = any(isinstance(one, ObjectName) for one in ctx.command.params)
     if isinstance(param, SetName) and takes_object and value and "/" in value:
         ctx.meta[_OBJECT], value = value, None
+    takes_run = any(isinstance(one, RunNumber) for one in ctx.command.params)
+    if isinstance(param, SetName) and takes_run and value and value.isdecimal():
+        ctx.meta[_RUN], value = int(value), None
     if param.name == "config":
         noted["config"] = value
     else:
@@ -486,6 +534,16 @@ INPUT = (
     ),
 )
 """Which manifests."""
+AT = Option(
+    "--at",
+    heading="Input",
+    sets="paths.at",
+    default="",
+    metavar="REV",
+    callback=not_empty,
+    help="Read the input as of a commit. It is one of the input's Git work tree, which stays as it "
+    "is. The options are those of today; `context` in applyprune.yaml must hold in both.",
+)
 PLACEMENT = (
     Setting(
         "namespace-override",
@@ -777,7 +835,7 @@ ACTOR = Setting(
     sets="options.actor",
     default="",
     callback=_actor,
-    help="Who to record as the author of the run, for `inventory history`. The default is the user "
+    help="Who to record as the author of the run, for `history`. The default is the user "
     "of the job of GitHub or GitLab.",
 )
 TIMEOUT = Option(
@@ -925,6 +983,14 @@ OUTPUT = (
     ),
 )
 """How the verb reports what happens."""
+LIST_OUTPUT = (
+    OUTPUT[0].but(
+        callback=_format_of_a_list,
+        help=f"Output format: {', '.join(_OF_LISTS)}. Repeatable.  [default: text]",
+    ),
+    *OUTPUT[1:],
+)
+"""The same for what is only listed: the other formats are about a run."""
 ALL_NAMESPACES = Option("-A", "--all-namespaces", heading="Cluster", is_flag=True)
 WATCH_NAMESPACES = Option("--watch-namespaces", metavar="NS,…", callback=_namespace_names)
 EXPIRES_IN = Setting(
@@ -933,7 +999,7 @@ EXPIRES_IN = Setting(
     time="168h",
     help="How long a plan file is valid, at most 8760h, a year.",
 )
-PLANNING = (*INPUT, *CLUSTER, *PRUNE, *GUARDS, *PLACEMENT, *SELECTION, *APPLY)
+PLANNING = (*INPUT, AT, *CLUSTER, *PRUNE, *GUARDS, *PLACEMENT, *SELECTION, *APPLY)
 """What decides on a plan: the same for ``apply`` and for the verbs that show what it would do."""
 
 
@@ -1201,7 +1267,7 @@ def _values(
     names = {
         str(param.name): param.chosen(given[str(param.name)])
         for param in params
-        if isinstance(param, SetName | ObjectName)
+        if isinstance(param, SetName | ObjectName | RunNumber)
     }
     others = {
         str(param.name): param.into(given[str(param.name)])
@@ -1217,7 +1283,10 @@ def _made(rows: Mapping[str, tuple[Row, Any]]) -> dict[str, Any]:
 
 
 def _paths(
-    files: tuple[str, ...], kustomizations: tuple[str, ...], ignore: tuple[str, ...]
+    files: tuple[str, ...],
+    kustomizations: tuple[str, ...],
+    ignore: tuple[str, ...],
+    at: str = "",
 ) -> InputPaths:
     from applyprune.cli.session import InputPaths
     from applyprune.sources import Overlay
@@ -1231,7 +1300,7 @@ def _paths(
         # Input on the command line replaces all input of a configuration.
         files = files if is_given("paths") else ()
         kustomizations = kustomizations if is_given("kustomize") else ()
-    return InputPaths((*files, *map(Overlay, kustomizations)), ignore)
+    return InputPaths((*files, *map(Overlay, kustomizations)), ignore, at)
 
 
 def _cluster_target(kubeconfig: str, context: str, namespace: str) -> ClusterTarget:

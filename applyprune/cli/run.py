@@ -6,6 +6,8 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
+import click
+
 from applyprune.cli.complete import FILE_PATH
 from applyprune.cli.config import config_in_use, no_set_given
 from applyprune.cli.options import (
@@ -16,6 +18,7 @@ from applyprune.cli.options import (
     EXPIRES_IN,
     GUARDS,
     INPUT,
+    LIST_OUTPUT,
     NAME,
     OBJECT,
     OPTIONAL_NAME,
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.options import Options
 
+ROLLBACK = "applyprune.rollback"
+"""The ``obj`` of the context of an apply that goes back to an earlier run."""
 _CHECKS_DELETIONS = CHECK.but(
     help="Whether to check first what is deleted with the objects, and which rights are missing."
 )
@@ -122,11 +127,33 @@ def apply(
         mode=Mode.APPLY,
         check=check and plan_path is None,
     )
+    from applyprune.planning.history import not_brought_back
+
+    is_rollback = click.get_current_context().obj == ROLLBACK
+    cluster_target = _also_at(cluster_target, paths)
     read = input_reader(paths)
     return reporting.print_events(
-        run_set(cluster_target, name, read, options, confirmation, plan=plan),
+        run_set(
+            cluster_target,
+            name,
+            read,
+            options,
+            confirmation,
+            plan=plan,
+            notes=not_brought_back if is_rollback else None,
+        ),
         plan_is_shown=confirmation.can_ask,
     )
+
+
+def _also_at(cluster_target: ClusterTarget, paths: InputPaths) -> ClusterTarget:
+    """Return the target with what the configuration of the input's commit demands of it."""
+    if not paths.at or is_given("context"):
+        return cluster_target
+    from applyprune.cli.config import conditions_at
+
+    then = conditions_at(paths.paths, paths.at)
+    return replace(cluster_target, conditions=(*cluster_target.conditions, *then))
 
 
 def _refuse_other_configuration(plan: str, name: str) -> None:
@@ -301,6 +328,7 @@ def plan(
     output = (
         PlanOutput(reporting, name, paths.recorded, out, expires_in) if out is not None else None
     )
+    cluster_target = _also_at(cluster_target, paths)
     events = run_set(cluster_target, name, input_reader(paths), options, output)
     if exits_with_1:
         events = with_exit_code(events, drift_only=False)
@@ -349,6 +377,7 @@ def diff(
         _looking(options, check=check),
         diff=replace(options.diff, enabled=True, drift_only=drift),
     )
+    cluster_target = _also_at(cluster_target, paths)
     events = with_exit_code(
         run_set(cluster_target, name, input_reader(paths), options), drift_only=drift
     )
@@ -384,29 +413,40 @@ def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Eve
             yield event
 
 
-@command(NAME, PLANNING, OBJECT, OUTPUT)
+@command(OPTIONAL_NAME, PLANNING, OBJECT, LIST_OUTPUT)
 def explain(
-    name: str,
+    name: str | None,
     ref: str,
     paths: InputPaths,
     cluster_target: ClusterTarget,
     options: Options,
     reporting: Reporting,
 ) -> int:
-    """Explain what `apply` would do with one object, and why.
+    """Explain what `apply` would do with one object, and why; or whose it is.
 
-    KIND/NAME is deployment/web or deployment.apps/web, in every namespace of the set, or in one:
-    shop/deployment/web. The object may be in no set, or in another. Without input, the
-    explanation assumes that only this object is no longer in it. Give the options of the `apply`.
-    Nothing is written.
+    Without a set, it says what the object belongs to, a set or another tool, and who sets which of
+    its fields. With one, KIND/NAME is deployment/web or deployment.apps/web, in every namespace of
+    the set, or in one: shop/deployment/web. The object may be in no set, or in another. Without
+    input, the explanation assumes that only this object is no longer in it. Give the options of the
+    `apply`. Nothing is written.
 
     \b
     Examples:
       applyprune explain web deployment/web -f manifests/
       applyprune explain web configmap/old
-      applyprune explain configmap/old  # of the set in applyprune.yaml
+      applyprune explain deployment/web -n shop  # whose is it?
     """
+    if name is None:
+        return reporting.print_events(_belonging(cluster_target, ref))
+    cluster_target = _also_at(cluster_target, paths)
     return reporting.print_events(_events(cluster_target, name, ref, paths, options))
+
+
+def _belonging(cluster_target: ClusterTarget, ref: str) -> Iterator[Event]:
+    from applyprune.cli.session import open_session
+
+    with open_session(cluster_target) as session:
+        yield from session.cluster.iter_belonging(ref)
 
 
 def _events(

@@ -434,7 +434,9 @@ def up(name: str) -> None:
     if not started:
         click.echo(f"the plane {name} is already running", err=True)
     named = "" if name == "default" else f" {name}"
-    click.echo(f"its API server is {plane.server}; in this shell, use it by:", err=True)
+    click.echo(f"its API server is {plane.server}", err=True)
+    if sys.stdout.isatty():
+        click.echo("in this shell, use it by:", err=True)
     click.echo(f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}")
     click.echo("To look at it: applyprune local kubectl get nodes", err=True)
     click.echo(f"To remove it: applyprune local down{named}", err=True)

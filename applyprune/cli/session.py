@@ -16,7 +16,7 @@ from applyprune.cli.config import no_input_given
 from applyprune.cli.target import note_connected
 from applyprune.engine.ports import Cancellation
 from applyprune.errors import AccessError, ApplypruneError, UsageError
-from applyprune.model.events import WarningRaised
+from applyprune.model.events import Planned, WarningRaised
 from applyprune.model.options import DryRun
 from applyprune.model.text import is_dns_label
 from applyprune.system.processes import STOP_SIGNALS
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
     from applyprune.cli.target import ClusterTarget
     from applyprune.model.events import Event
+    from applyprune.model.inventory import Inventory
     from applyprune.model.options import Options
+    from applyprune.model.plan import Plan
     from applyprune.model.problem import Problem
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.approval import PlanFile
@@ -71,8 +73,11 @@ def run_set(
     *,
     plan: PlanFile | None = None,
     is_named: bool = True,
+    notes: Callable[[Plan], Iterator[Problem]] | None = None,
 ) -> Iterator[Event]:
     """Read the input, run once, and yield the events; ``watcher`` may stop the run.
+
+    ``notes`` are warnings about a plan, which come before it.
 
     ``plan`` is what the run is bound to; None for no plan. ``is_named`` says that somebody has
     named the set, and may have mistyped it.
@@ -81,6 +86,8 @@ def run_set(
     with open_session(cluster_target) as session:
         applyset = session.applyset(name)
         events = applyset.iter_run(given, options, plan=plan, cancellation=session.stop)
+        if notes is not None:
+            events = _noted(events, notes)
 
         def diff() -> Iterator[Event]:
             compared = replace(
@@ -94,12 +101,21 @@ def run_set(
         yield from with_rights(watched, applyset.identity, given)
 
 
+def _noted(events: Iterator[Event], notes: Callable[[Plan], Iterator[Problem]]) -> Iterator[Event]:
+    for event in events:
+        if isinstance(event, Planned):
+            yield from map(WarningRaised, notes(event.plan))
+        yield event
+
+
 class InputPaths(Struct, frozen=True):
     """What the command line names as input."""
 
     paths: tuple[str | Overlay, ...]
     ignore: tuple[str, ...] = ()
     """Which files of it are left out: lines as in ``.sourceignore``."""
+    at: str = ""
+    """The revision of Git whose files are read; empty for those of the work tree."""
 
     @property
     def recorded(self) -> Mapping[str, tuple[str, ...]]:
@@ -112,7 +128,12 @@ class InputPaths(Struct, frozen=True):
         named = (*files, *kustomizations)
         if any(path == "-" or is_url(path) or path != shown_path(path) for path in named):
             return {}
-        found = {"filename": files, "kustomize": kustomizations, "ignore-paths": self.ignore}
+        found = {
+            "filename": files,
+            "kustomize": kustomizations,
+            "ignore-paths": self.ignore,
+            "at": (self.at,) if self.at else (),
+        }
         return {option: paths for option, paths in found.items() if paths}
 
     def or_of(self, plan: PlanFile) -> InputPaths:
@@ -122,7 +143,9 @@ class InputPaths(Struct, frozen=True):
         from applyprune.sources.kustomize import Overlay
 
         found = plan.input
-        for path in (*found.get("filename", ()), *found.get("kustomize", ())):
+        at = self.at or next(iter(found.get("at", ())), "")
+        named = (*found.get("filename", ()), *found.get("kustomize", ()))
+        for path in () if at else named:
             if not (os.path.lexists(path) or set(path) & set("*?")):
                 raise UsageError(
                     f"{path} does not exist here, and the plan was made from it",
@@ -131,14 +154,14 @@ class InputPaths(Struct, frozen=True):
                 )
         overlays = [Overlay(folder) for folder in found.get("kustomize", ())]
         paths: tuple[str | Overlay, ...] = (*found.get("filename", ()), *overlays)
-        return InputPaths(paths, self.ignore or found.get("ignore-paths", ()))
+        return InputPaths(paths, self.ignore or found.get("ignore-paths", ()), at)
 
 
 def input_reader(paths: InputPaths) -> InputReader:
     """Return a reader of these paths; ``-`` is standard input. Raise UsageError without any."""
     if not paths.paths:
         raise no_input_given()
-    return partial(load, *paths.paths, ignore_paths=paths.ignore)
+    return partial(load, *paths.paths, ignore_paths=paths.ignore, at=paths.at)
 
 
 def read_input(read: InputReader) -> Generator[Event, None, Input]:
@@ -191,6 +214,16 @@ class Session(Struct, frozen=True):
         applyset = ApplySet(name, namespace, cluster=self.cluster)
         self.named.append(applyset.identity)
         return applyset
+
+    def existing_inventory(self, name: str) -> Inventory:
+        """Return the inventory of a set; raise UsageError if there is none."""
+        from applyprune.planning.refusals import no_such_set
+
+        applyset = self.applyset(name)
+        found = applyset.inventory()
+        if not found.exists:
+            raise no_such_set(applyset.identity)
+        return found
 
     def reported(self, events: Iterator[Event]) -> Iterator[Event]:
         """Yield the events, and in between what does not answer."""

@@ -500,10 +500,7 @@ def _explained(error: OSError, client: ClientContext) -> tuple[str, str, bool]:
         hint = hint.format(user=client.user, context=client.context)
         return what, hint, passing and not refused
     context = f" (context {client.context!r})" if client.context else ""
-    hint = (
-        f"Check that the cluster is running and reachable{context}."
-        ' Without a cluster, this starts one here: eval "$(applyprune local up)"'
-    )
+    hint = f"Check that the cluster is running and reachable{context}."
     return what, hint if unreachable else "", True
 
 

@@ -38,6 +38,7 @@ from applyprune.model.inventory import (
     LockHolder,
     Ownership,
     RunRecord,
+    RunSource,
     StoredRoot,
     Wave,
     valid_lease,
@@ -87,6 +88,8 @@ class Root(Struct, frozen=True):
 
 _SCHEMA = 2
 _HEADER, _ENTRIES, _STREAM = "header", "entries", "entries.gz"
+_RUNS = "runs.gz"
+"""The objects of the recorded runs; whatever it holds, the entries are readable."""
 
 
 def encode_root(inventory: Inventory, packed: PackedInventory, *, write: str) -> dict[str, Any]:
@@ -131,9 +134,10 @@ def encode_root(inventory: Inventory, packed: PackedInventory, *, write: str) ->
         "metadata": metadata,
         "data": {_HEADER: json.dumps(header, sort_keys=True)},
     }
-    if packed.stream:
-        body["binaryData"] = {_STREAM: packed.stream}
-    elif not packed.shards:
+    streams = {_STREAM: packed.stream, _RUNS: inventory.objects_of_runs}
+    if any(streams.values()):
+        body["binaryData"] = {name: stream for name, stream in streams.items() if stream}
+    if not (packed.stream or packed.shards):
         body["data"][_ENTRIES] = packed.readable
     return with_foreign_metadata(body, inventory.root)  # guard: foreign-metadata-kept -> body
 
@@ -196,6 +200,7 @@ def decode_root(body: Mapping[str, Any]) -> Root:
             last=_decode_run(header["last"]),
             earlier=_decode_earlier(header.get("earlier")),
             owner=_typed(str, header["owner"]),
+            objects_of_runs=_objects_of_runs(body),
             plan=_decode_plan(header.get("plan")),
             approved=_decode_approved(header.get("approved")),
             hinted_namespaces=hinted_namespaces(annotations),
@@ -330,6 +335,11 @@ def _inline(body: Mapping[str, Any]) -> bytes:
     if _ENTRIES in data:
         return _typed(str, data[_ENTRIES]).encode()
     return _unpack(_typed(str, binary[_STREAM]))
+
+
+def _objects_of_runs(body: Mapping[str, Any]) -> str:
+    stored = (body.get("binaryData") or {}).get(_RUNS, "")
+    return stored if isinstance(stored, str) else ""
 
 
 _OWN_FIELDS = ("data", "binaryData", "immutable")
@@ -819,8 +829,8 @@ def _decode_job(raw: Mapping[str, Any] | None) -> JobRecord | None:
 
 _OPTIONAL: Mapping[str, type] = {
     "actor": str,
-    "commit": str,
     "url": str,
+    "number": int,
     "created": int,
     "changed": int,
     "pruned": int,
@@ -839,7 +849,39 @@ def _encode_run(record: RunRecord | None) -> dict[str, Any] | None:
         "at": record.at,
         "exitCode": record.exit_code,
         **{key: value for key in _OPTIONAL if (value := getattr(record, key))},
+        **({"whole": True} if record.is_whole else {}),
+        **({"source": source} if (source := _encode_source(record.source)) else {}),
     }
+
+
+def _encode_source(source: RunSource) -> dict[str, Any]:
+    paths = {key: list(paths) for key, paths in source.paths.items()}
+    parts = {
+        "shown": source.shown,
+        "commit": source.commit,
+        "differs": source.differs,
+        "paths": paths if len(json.dumps(paths)) <= _MOST_BYTES_OF_PATHS else {},
+    }
+    return {key: value for key, value in parts.items() if value}
+
+
+_MOST_BYTES_OF_PATHS = 1024
+
+
+def _decode_source(raw: Any) -> RunSource:
+    """Return where the input of a run came from; nothing depends on it, so anything is readable."""
+    with suppress(AttributeError, KeyError, TypeError, ValueError):
+        paths = {
+            _typed(str, key): tuple(_typed(str, path) for path in _typed(list, paths))
+            for key, paths in raw.get("paths", {}).items()
+        }
+        return RunSource(
+            one_line(_typed(str, raw.get("shown", ""))),
+            one_line(_typed(str, raw.get("commit", ""))),
+            _typed(bool, raw.get("differs", False)),
+            paths,
+        )
+    return RunSource()
 
 
 def _decode_run(raw: Mapping[str, Any] | None) -> RunRecord | None:
@@ -853,6 +895,8 @@ def _decode_run(raw: Mapping[str, Any] | None) -> RunRecord | None:
         who=one_line(_typed(str, raw["who"])),
         at=_typed(str, raw["at"]),
         exit_code=None if code is None else _typed(int, code),
+        is_whole=_typed(bool, raw.get("whole", False)),
+        source=_decode_source(raw.get("source")),
         **{key: _typed(kind, raw[key]) for key, kind in _OPTIONAL.items() if key in raw},
     )
 

@@ -96,6 +96,7 @@ from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, 
 from applyprune.model.events import Event, Planned, Status
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
+from applyprune.model.inventory import RunSource
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode
 from applyprune.model.plan import Plan
@@ -726,6 +727,7 @@ def run_request(
         takes_over=bool(bundle.spec.inventory_name),
         observation=observation,
         withholds=withholds,
+        source=lambda: RunSource(bundle.spec.source.shown, source.revision),
     )
 
 

@@ -50,7 +50,7 @@ from applyprune.model.options import (
     parse_ready_when,
 )
 from applyprune.model.problem import ProblemKind
-from applyprune.model.text import is_dns_label, is_dns_subdomain
+from applyprune.model.text import and_more, is_dns_label, is_dns_subdomain
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.bundle_set import owner_of_set
 from applyprune.planning.cel import compile_rule
@@ -675,6 +675,9 @@ _IS_ONE: JsonDict = {
 }
 
 
+_MOST_SHOWN = 3
+
+
 @checked(config=ConfigDict(**CAMEL, json_schema_extra={_RULES: [_IS_ONE]}), frozen=True, slots=True)
 class BundleSource:
     """The source of the manifests: exactly one of the fields is set."""
@@ -694,6 +697,15 @@ class BundleSource:
     def remote(self) -> GitSpec | OciSpec | None:
         """Return the source on another host; None if the manifests are in the cluster."""
         return self.git or self.oci
+
+    @property
+    def shown(self) -> str:
+        """Return the path in the source, or the objects that it is in."""
+        if self.remote is not None:
+            return self.remote.path or "."
+        kinds = (("configmap", self.config_map_refs), ("secret", self.secret_refs))
+        named = [f"{kind}/{ref.name}" for kind, refs in kinds for ref in refs]
+        return and_more(named, _MOST_SHOWN) if named else "inline"
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:

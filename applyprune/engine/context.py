@@ -18,11 +18,12 @@ from applyprune.engine.lock import InventoryLock
 from applyprune.model.events import Event, Finished, ObjectDone, Started, WarningRaised
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Changes
+from applyprune.model.inventory import NO_SOURCE, Changes, ObjectsOfOutcome
 from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Plan
 from applyprune.model.problem import IgnoredManifest, Manifest, Problem
 from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.history import MOST_REFS, is_recorded
 from applyprune.planning.plan import verdict, with_own_exit_code
 from applyprune.planning.secrets import KnownSecrets
 from applyprune.planning.server_errors import (
@@ -34,7 +35,7 @@ from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cancellation, Cluster, Readable, Store
-    from applyprune.model.inventory import HolderObservation
+    from applyprune.model.inventory import HolderObservation, RunSource
     from applyprune.model.live import LiveObject
     from applyprune.planning.approval import PlanFile
     from applyprune.planning.world import Siblings
@@ -69,6 +70,8 @@ class RunRequest(Struct, frozen=True):
     """The sets with which this one may exchange objects; None for none."""
     only_offers: bool = False
     """Whether nothing is done but to offer what has left the set."""
+    source: Callable[[], RunSource] = lambda: NO_SOURCE
+    """Says where the input came from; asked only if something changes."""
     withholds: Callable[[Mapping[str, LiveObject]], Mapping[str, str]] | None = None
     """Says why no object may be adopted from sets, by their labels and an object of each.
 
@@ -187,6 +190,7 @@ class RunSummary(Struct):
     clock: Clock = CLOCK
     _began: float = 0.0
     _counts: Counter[Outcome] = field(default_factory=Counter)
+    _refs: dict[Outcome, list[Ref]] = field(default_factory=dict)
     _done: set[Ref] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -218,6 +222,8 @@ class RunSummary(Struct):
                 continue
             self._done.add(event.ref)
             self._counts[event.outcome] += 1
+            if is_recorded(event.outcome):
+                self._refs.setdefault(event.outcome, []).append(event.ref)
             if event.problem is None:
                 yield event
             else:
@@ -233,12 +239,16 @@ class RunSummary(Struct):
 
     @property
     def changes(self) -> Changes:
-        """Return how many objects the run has changed so far."""
+        """Return what the run has changed so far."""
         counts = self._counts
         created = counts[Outcome.CREATED]
         pruned = counts[Outcome.PRUNED] + counts[Outcome.DELETED]
         every = sum(count for outcome, count in counts.items() if outcome.is_change)
-        return Changes(created, every - created - pruned, pruned)
+        objects = {
+            outcome: ObjectsOfOutcome(len(refs), tuple(sorted(refs)[:MOST_REFS]))
+            for outcome, refs in self._refs.items()
+        }
+        return Changes(created, every - created - pruned, pruned, objects)
 
     def finished(self) -> Finished:
         """Return the event that ends the run."""

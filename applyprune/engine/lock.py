@@ -21,6 +21,7 @@ from applyprune.errors import ApplypruneError, InventoryError, InventoryLocked
 from applyprune.model.events import InventoryWritten, Phase, Waiting, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
+    NO_SOURCE,
     AppliedPlan,
     Changes,
     HolderObservation,
@@ -28,12 +29,14 @@ from applyprune.model.inventory import (
     InventoryEntry,
     LockHolder,
     RunRecord,
+    RunSource,
     observe,
     valid_lease,
 )
 from applyprune.model.options import Options
 from applyprune.model.text import visible
 from applyprune.planning.approved_deletions import after_run
+from applyprune.planning.history import with_objects
 from applyprune.planning.recovery import held_inventory, locked_error, marks_not_stored
 from applyprune.system.terminal import user_name
 from applyprune.values import replace
@@ -93,6 +96,7 @@ class InventoryLock:
         who = visible(who or f"{user_name()}@{platform.node()}")[:_LONGEST_WHO]
         self._holder = LockHolder(run, who, valid_lease(options.lease))
         self._lock = Lock()
+        self._source, self._number = NO_SOURCE, 0
         self._ended = Event()
         self._renewer: Thread | None = None
         self._clock = clock
@@ -154,10 +158,13 @@ class InventoryLock:
         now, then = self._store.read(), self.inventory
         return (now.uid, now.generation) != (then.uid, then.generation)
 
-    def take(self, inventory: Inventory, *, plan: str = "") -> InventoryWritten:
+    def take(
+        self, inventory: Inventory, *, plan: str = "", source: RunSource = NO_SOURCE
+    ) -> InventoryWritten:
         """Store ``inventory`` and hold the lock from now on.
 
-        ``plan`` is the checksum of the plan file that this run is bound to. Raises InventoryLocked
+        ``plan`` is the checksum of the plan file that this run is bound to, and ``source`` is where
+        its input came from. Raises InventoryLocked
         if another run has written the inventory since it was read, InventoryError if what is stored
         is not what every later run must find.
         """
@@ -167,6 +174,10 @@ class InventoryLock:
             if inventory.last is not None and inventory.last.run != self._holder.run:
                 # The record of the last run makes room for this one, which has no end yet.
                 begun = replace(begun, earlier=inventory.history)
+            self._source, self._number = (
+                source,
+                1 + max((one.number for one in begun.earlier), default=0),
+            )
             try:
                 self._put(replace(begun, last=self._record()))
             except InventoryError:
@@ -230,11 +241,29 @@ class InventoryLock:
         self.pause()
         with self._lock:
             self._check()
-            last = replace(self._record(), exit_code=exit_code, **changes._asdict())
+            last = replace(
+                self._record(),
+                exit_code=exit_code,
+                created=changes.created,
+                changed=changes.changed,
+                pruned=changes.pruned,
+            )
+            before = self.inventory
+            objects = with_objects(
+                before.objects_of_runs,
+                last.run,
+                changes.objects,
+                (one.run for one in before.earlier),
+            )
             plan = self.inventory.plan and replace(self.inventory.plan, done=exit_code == 0)
             approved = after_run(self.inventory.approved, entries)
             ended = replace(
-                self.inventory, entries=dict(entries), last=last, plan=plan, approved=approved
+                self.inventory,
+                entries=dict(entries),
+                last=last,
+                objects_of_runs=objects,
+                plan=plan,
+                approved=approved,
             )
             self._put(replace(ended, holder=None))
             return self._recorded(Phase.FINAL)
@@ -268,7 +297,15 @@ class InventoryLock:
         holder, by, mode = self._holder, self._options.actor, self._options.mode
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         record = RunRecord(holder.run, str(mode), holder.who, at)
-        return replace(record, actor=by.name, commit=by.commit, url=by.url)
+        source = self._source if self._source.commit else replace(self._source, commit=by.commit)
+        return replace(
+            record,
+            actor=by.name,
+            url=by.url,
+            source=source,
+            number=self._number,
+            is_whole=self._options.applies_whole,
+        )
 
     def _recorded(self, phase: Phase) -> InventoryWritten:
         return InventoryWritten(phase, len(self.inventory.entries), self.inventory.generation)

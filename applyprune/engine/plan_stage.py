@@ -558,7 +558,8 @@ def explain(
         stage = yield from _plan_with(inventory, resource_map, planned, context)
         states = _states(stage, found.text)
         reader = SnapshotReader(cluster, context.workers, applyset, store)
-        for resource, ref in () if states else _unlisted(found, resource_map, asked.namespace):
+        if not states:
+            resource, ref = resource_and_ref(found, resource_map, asked.namespace)
             states[ref] = reader.read_object(resource, ref)
         dry_run = ServerDryRun(context)
         plan = check_plan(stage, context, dry_run, only=states.keys())
@@ -618,10 +619,10 @@ def _states(stage: PlanStage, named: str) -> dict[Ref, State]:
     return {ref: known[ref] for ref in sorted(known) if ref.is_among({named})}
 
 
-def _unlisted(
+def resource_and_ref(
     found: NamedObject, resource_map: ResourceMap, namespace: str
-) -> Iterator[tuple[Resource, Ref]]:
-    """Yield the resource and ref of an object that is in neither input nor inventory."""
+) -> tuple[Resource, Ref]:
+    """Return the resource and ref of an object that is in neither input nor inventory."""
     resource = resource_map.find_kind(found.kind)
     if resource is None:
         raise UsageError(
@@ -630,7 +631,7 @@ def _unlisted(
             "inventory has the object",
         )
     where = (found.namespace or namespace) if resource.namespaced else ""
-    yield resource, Ref(resource.group, resource.kind, where, found.name)
+    return resource, Ref(resource.group, resource.kind, where, found.name)
 
 
 def _owner(state: State, applyset: ApplySetIdentity, cluster: Cluster) -> str:

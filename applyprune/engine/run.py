@@ -300,7 +300,9 @@ class _Run:
                 approved=approved,
             )
             file = self.request.plan_file
-            yield self.context.lock.take(owned, plan=file.checksum if file else "")
+            yield self.context.lock.take(
+                owned, plan=file.checksum if file else "", source=self.request.source()
+            )
 
     def _approved(self) -> ApprovedDeletions | None:
         """Return what is recorded of the approved deletions, before the first of them."""

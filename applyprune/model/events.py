@@ -20,6 +20,7 @@ from applyprune.model.inventory import (
     ApplyFingerprint,
     InventoryEntry,
     Mismatch,
+    ObjectsOfOutcome,
     Ownership,
     RunRecord,
 )
@@ -263,6 +264,8 @@ class RunListed(Struct, frozen=True):
     name: str
     namespace: str
     run: RunRecord
+    objects: Mapping[Outcome, ObjectsOfOutcome] | None = None
+    """What it has done, by outcome; None if that is not recorded any more."""
 
 
 class Explanation(Struct, frozen=True):
@@ -276,6 +279,34 @@ class Explanation(Struct, frozen=True):
     origin: Origin | None = None
     passed: tuple[str, ...] = ()
     """The guards of a deletion that have passed."""
+
+
+class ObjectBelongs(Struct, frozen=True):
+    """What an object belongs to, and who sets its fields."""
+
+    ref: Ref
+    owners: tuple[str, ...]
+    """What claims it: ``the set web in namespace shop``, ``the Helm release web``."""
+    applied: str = ""
+    """When the set has applied it last; RFC 3339, empty if that is unknown."""
+    source: str = ""
+    """Where that came from: ``deploy/prod @ 3f2a91c``; empty if unknown."""
+    managers: tuple[FieldsOfManager, ...] = ()
+    """Who else sets fields, the newest first."""
+    more: int = 0
+    """How many more managers there are."""
+
+
+class FieldsOfManager(Struct, frozen=True):
+    """The fields of an object that one manager sets."""
+
+    who: str
+    fields: tuple[str, ...]
+    """The first of them: ``.spec.replicas``, ``the label team``."""
+    more: int = 0
+    """How many more there are."""
+    time: str = ""
+    """When it last wrote; RFC 3339, empty if the server's record does not say."""
 
 
 class ErrorRaised(Struct, frozen=True):
@@ -314,6 +345,7 @@ Event: TypeAlias = (
     | EntryListed
     | RunListed
     | Explanation
+    | ObjectBelongs
     | ArtifactPushed
     | InputChecked
     | VersionReport

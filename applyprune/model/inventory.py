@@ -8,9 +8,10 @@ from typing import Any, NamedTuple, Self
 
 from msgspec import Struct, field
 
+from applyprune.model.fate import Outcome
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.live import LiveObject, Resource
-from applyprune.values import hiding
+from applyprune.values import hiding, pattern
 
 
 class StoredRoot(Struct, frozen=True):
@@ -52,6 +53,9 @@ class Inventory(Struct, frozen=True):
     """The runs before the last one that changed an object, the newest first."""
     owner: str = ""
     """The Bundle that owns the set, as ``Bundle NAMESPACE/NAME``; empty for the command line."""
+    objects_of_runs: str = ""
+    """The objects of the recorded runs, packed by ``planning.history``; anybody may have written
+    another text."""
     plan: AppliedPlan | None = None
     """The plan file of the last run that wrote the inventory; None if it had none."""
     approved: ApprovedDeletions | None = None
@@ -61,7 +65,7 @@ class Inventory(Struct, frozen=True):
     root: StoredRoot = StoredRoot()
     """What the ConfigMap has besides; writes carry over what other tools have added."""
 
-    __repr__ = hiding("root")
+    __repr__ = hiding("root", "objects_of_runs")
 
     @property
     def history(self) -> tuple[RunRecord, ...]:
@@ -191,6 +195,41 @@ class JobRecord(Struct, frozen=True):
     """Whether a run has seen its condition Complete."""
 
 
+class RunSource(Struct, frozen=True):
+    """Where the input of a run came from."""
+
+    shown: str = ""
+    """The paths from the root of the work tree, or the address; empty if there was no input."""
+    commit: str = ""
+    """The commit of the work tree, or the revision of the source; empty if unknown."""
+    differs: bool = False
+    """Whether a file that was read is not the one of that commit."""
+    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What reads it again: ``filename`` and ``kustomize``, with paths from the root of the work
+    tree; empty if nothing does."""
+
+    @property
+    def text(self) -> str:
+        """Return ``deploy/prod @ 3f2a91c``, with ``+`` if it differs; empty if nothing is known."""
+        commit = f"{short_commit(self.commit)}{'+' * self.differs}" if self.commit else ""
+        return " @ ".join(filter(None, (self.shown, commit)))
+
+
+NO_SOURCE = RunSource()
+_SHORT = 7
+_OBJECT_ID = pattern(r"\b([0-9a-f]{40}|[0-9a-f]{64})\b")
+
+
+def is_object_id(text: str) -> bool:
+    """Return whether a text is a whole ID of an object in Git."""
+    return _OBJECT_ID.fullmatch(text) is not None
+
+
+def short_commit(commit: str) -> str:
+    """Return a commit with 7 digits, also in a revision: ``main@sha1:3f2a91c``."""
+    return _OBJECT_ID.sub(lambda found: found[0][:_SHORT], commit)
+
+
 class RunRecord(Struct, frozen=True):
     """A run that wrote the inventory; a run without changes writes nothing.
 
@@ -208,10 +247,14 @@ class RunRecord(Struct, frozen=True):
     """The exit code; None while the run works, and if it was killed."""
     actor: str = ""
     """Who it was run for, as `actor` or the pipeline says; empty if unknown."""
-    commit: str = ""
-    """The commit that it applied; empty if unknown."""
     url: str = ""
     """The job of a pipeline; empty if unknown."""
+    source: RunSource = NO_SOURCE
+    """Where its input came from."""
+    number: int = 0
+    """Its number among the runs of the set that changed something, from 1; 0 if unknown."""
+    is_whole: bool = False
+    """Whether it applied a whole input and pruned what had left it."""
     created: int = 0
     changed: int = 0
     pruned: int = 0
@@ -226,12 +269,21 @@ MOST_RUNS = 10
 """The runs that an inventory keeps."""
 
 
-class Changes(NamedTuple):
-    """How many objects a run has created, changed otherwise, and deleted."""
+class Changes(Struct, frozen=True):
+    """What a run has done: how many objects it has created, changed otherwise, and deleted."""
 
     created: int = 0
     changed: int = 0
     pruned: int = 0
+    objects: Mapping[Outcome, ObjectsOfOutcome] = field(default_factory=dict)
+
+
+class ObjectsOfOutcome(Struct, frozen=True):
+    """The objects of a run with one outcome."""
+
+    count: int
+    refs: tuple[Ref, ...]
+    """The first of them."""
 
 
 class AppliedPlan(Struct, frozen=True):

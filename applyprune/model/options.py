@@ -387,6 +387,11 @@ class Options(Struct, frozen=True, repr_omit_defaults=True):
         return bool(self.select) or self.select_labels is not None or self.applies_part
 
     @property
+    def applies_whole(self) -> bool:
+        """Return whether a whole input is applied, and what has left it pruned."""
+        return self.mode is Mode.APPLY and self.prune.enabled and not self.is_part
+
+    @property
     def applies_part(self) -> bool:
         """Return whether only a part of the input is applied."""
         return self.apply.is_part or bool(self.corrects)

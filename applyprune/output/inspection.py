@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
 
-from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, RunListed, Status
+from applyprune.model.events import (
+    ApplySetListed,
+    Explanation,
+    ObjectBelongs,
+    ObjectStatus,
+    RunListed,
+    Status,
+)
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import RunRecord
+from applyprune.model.options import Mode
 from applyprune.model.reports import VersionReport
 from applyprune.model.text import age, age_of, and_more, counted
 from applyprune.output.printers import OutputTarget, version_line
 from applyprune.output.problem_text import problem_text
 from applyprune.output.terminal import fitted, one_line, table
+from applyprune.planning.applyset import ApplySetIdentity
 
 if TYPE_CHECKING:
     from applyprune.model.events import ContainerLog, TreeNode, WarningEvent
@@ -74,7 +83,7 @@ class InspectionPrinter(Struct):
     def close(self) -> None:
         """Write the tables that no event has completed."""
         if self._sets:
-            self.target.out(_list(self._sets, self.target.table_width))
+            self.target.out(_list(self._sets, self.target))
             for applyset in self._sets:
                 if applyset.problem is not None:
                     self.target.err(problem_text("warning", applyset.problem))
@@ -172,7 +181,7 @@ _MANAGERS = 3
 """How many managers are named that have changed an object."""
 
 
-def _list(sets: list[ApplySetListed], width: int | None) -> str:
+def _list(sets: list[ApplySetListed], target: OutputTarget) -> str:
     has_ready = any(applyset.ready is not None for applyset in sets)
     head = ["NAMESPACE", "NAME", "OBJECTS", "LAST CHANGE", "BY", "HELD BY"]
     if has_ready:
@@ -189,8 +198,10 @@ def _list(sets: list[ApplySetListed], width: int | None) -> str:
         row = [applyset.namespace, applyset.name, objects, run, who, applyset.holder or "-"]
         if has_ready:
             row.insert(3, "?" if applyset.ready is None else f"{applyset.ready}/{objects}")
+        if target.wide:
+            row.append(ApplySetIdentity(applyset.name, applyset.namespace).id)
         rows.append(row)
-    return table(head, rows, width)
+    return table([*head, *(["LABEL VALUE"] if target.wide else [])], rows, target.table_width)
 
 
 def _drifts(objects: list[ObjectStatus]) -> Iterator[str]:
@@ -219,7 +230,8 @@ def _about(applyset: ApplySetListed, objects: list[ObjectStatus]) -> Iterator[st
         parts.append(f"{unknown} with unknown drift")
     yield f"{applyset.name} -n {applyset.namespace}: {', '.join(parts)}"
     if (last := applyset.last) is not None:
-        change = f"{last.mode} by {_run_by(last)}, {age_of(last.at)} ago"
+        source = f" from {last.source.text}" if last.source.text else ""
+        change = f"{last.mode} by {_run_by(last)}, {age_of(last.at)} ago{source}"
         yield f"last change: {change}, {_run_end(last)}"
     if applyset.owner:
         yield f"owned by {applyset.owner}"
@@ -319,37 +331,91 @@ def _log_lines(log: ContainerLog) -> Iterator[str]:
         yield from (f"  {line}" for line in log.lines)
 
 
+# What an object belongs to.
+
+
+def belongs_lines(event: ObjectBelongs) -> Iterator[str]:
+    """Yield the lines about one object: what it belongs to, and who sets which fields."""
+    name = event.ref.short
+    if not event.owners:
+        yield f"{name} belongs to no set, and to no tool by its marks"
+    elif len(event.owners) == 1:
+        when = f"applied {age_of(event.applied)} ago" if event.applied else ""
+        since = " from ".join(filter(None, (when, event.source if when else "")))
+        yield f"{name} belongs to {', '.join(filter(None, (event.owners[0], since)))}"
+    else:
+        yield f"{name} is claimed by {len(event.owners)}:"
+        yield from (f"  {owner}" for owner in event.owners)
+    parts: list[str] = []
+    for one in event.managers:
+        fields = [*one.fields, *([counted(one.more, "more field")] if one.more else [])]
+        what = f"{', '.join(fields[:-1])} and {fields[-1]}" if len(fields) > 1 else fields[0]
+        verb = (" are set" if len(fields) > 1 else " is set") if not parts else ""
+        when = f" ({age_of(one.time)} ago)" if one.time else ""
+        parts.append(f"{what}{verb} by {one.who}{when}")
+    if event.more:
+        parts.append(f"others by {counted(event.more, 'more manager')}")
+    if parts:
+        yield f"  {'; '.join(parts)}"
+
+
 # The runs that an inventory records.
-
-
-_RUN_HEAD = ("RUN", "AGE", "COMMAND", "ENDED", "CREATED", "CHANGED", "PRUNED", "BY")
-_OF_PIPELINES = ("COMMIT", "JOB")
-_SHORT_COMMIT = 12
 
 
 def run_table(events: Sequence[RunListed], target: OutputTarget) -> str:
     """Return the table of the last runs that changed an object.
 
-    The columns of pipelines are for ``-o wide``.
+    With ``-o wide`` it also has their commands, IDs and jobs.
     """
-    pipelines = target.wide
+    head = ["RUN", "WHEN", "WHO", "SOURCE", "DID"]
     rows = [
-        (
-            run.run,
-            age_of(run.at),
-            run.mode,
-            _run_end(run),
-            *(
-                "?" if run.exit_code is None else str(count)
-                for count in (run.created, run.changed, run.pruned)
-            ),
+        [
+            str(run.number or "-"),
+            f"{age_of(run.at)} ago",
             _run_by(run),
-            *((run.commit[:_SHORT_COMMIT] or "-", run.url or "-") if pipelines else ()),
-        )
+            run.source.text or "-",
+            _did(run),
+        ]
         for run in (event.run for event in events)
     ]
-    head = (*_RUN_HEAD, *(_OF_PIPELINES if pipelines else ()))
+    if target.wide:
+        head += ["COMMAND", "ID", "JOB"]
+        for row, event in zip(rows, events, strict=True):
+            row += [event.run.mode, event.run.run, event.run.url or "-"]
     return table(head, rows, target.table_width, full_head=True)
+
+
+def _did(run: RunRecord) -> str:
+    """Return what a run has done: ``33 created``; and its end, if it has failed."""
+    counts = {"created": run.created, "changed": run.changed, "pruned": run.pruned}
+    done = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    verb = "" if run.mode == Mode.APPLY else run.mode
+    return "; ".join(filter(None, (verb, done, "" if run.exit_code == 0 else _run_end(run))))
+
+
+def run_lines(event: RunListed) -> Iterator[str]:
+    """Yield the lines about one run: who, what, and its objects by outcome."""
+    run = event.run
+    yield f"run {run.number} of the set {event.name} in namespace {event.namespace}"
+    facts = {
+        "when": f"{run.at} ({age_of(run.at)} ago)",
+        "who": ", ".join(filter(None, (run.actor, run.who))),
+        "job": run.url,
+        "source": run.source.shown,
+        "commit": run.source.commit + " with other changes" * run.source.differs,
+        "command": run.mode,
+        "ended": _run_end(run),
+        "ID": run.run,
+    }
+    yield from (f"{word + ':':<9}{text}" for word, text in facts.items() if text)
+    yield ""
+    if event.objects is None:
+        yield "Its objects are not recorded any more."
+    for outcome, found in (event.objects or {}).items():
+        for ref in found.refs:
+            yield f"{kubectl_name(ref, event.namespace)} {outcome.text}"
+        if more := found.count - len(found.refs):
+            yield f"and {more} more {outcome.text}"
 
 
 def _run_end(run: RunRecord) -> str:
@@ -358,8 +424,10 @@ def _run_end(run: RunRecord) -> str:
 
 
 def _run_by(run: RunRecord) -> str:
-    """Return who ran it, and for whom."""
-    return f"{run.actor} ({run.who})" if run.actor else run.who
+    """Return who ran it, without the host, and the job of a pipeline."""
+    who = run.actor or run.who.rpartition("@")[0] or run.who
+    job = run.url.rstrip("/").rpartition("/")[2]
+    return f"{who} job {job}" if job.isdecimal() else who
 
 
 # The plan of a Bundle that waits for an approval.

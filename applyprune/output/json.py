@@ -21,9 +21,11 @@ from applyprune.model.events import (
     ErrorRaised,
     Event,
     Explanation,
+    FieldsOfManager,
     Finished,
     InventoryWritten,
     MismatchFound,
+    ObjectBelongs,
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
@@ -44,7 +46,13 @@ from applyprune.model.events import (
 from applyprune.model.fate import Outcome
 from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import InventoryEntry, Mismatch, RunRecord
+from applyprune.model.inventory import (
+    InventoryEntry,
+    Mismatch,
+    ObjectsOfOutcome,
+    RunRecord,
+    RunSource,
+)
 from applyprune.model.plan import (
     ApplyStep,
     Consequence,
@@ -137,7 +145,8 @@ def document(report: RunReport) -> dict[str, Any]:
         "plan": plan_data(report.plan) if report.plan else None,
         "objects": [_object(object_report) for object_report in report.objects],
         "applySets": [data(applyset) for applyset in report.sets.values()],
-        "runs": [data(listed.run) for listed in report.runs],
+        "runs": [{**data(one.run), "objects": data(one.objects)} for one in report.runs],
+        "belongs": data(report.belongs),
         "artifact": data(report.artifact),
         "inputChecked": data(report.input_checked),
         "warnings": data(report.warnings),
@@ -363,6 +372,7 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
         EntryListed: "inventoryEntry",
         RunListed: "inventoryRun",
         Explanation: "explanation",
+        ObjectBelongs: "objectBelongs",
         ArtifactPushed: "artifact",
         InputChecked: "inputChecked",
         VersionReport: "version",
@@ -408,9 +418,12 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         TreeNode: _keys_in("ref ready state restarts age owned"),
         ApplySetListed: _keys_in("name namespace objects ready last=lastRun owner holder problem"),
         RunRecord: _keys_in(
-            "run mode who at exit_code=exitCode actor commit url created changed pruned",
+            "run number mode who at exit_code=exitCode actor url source is_whole=whole created "
+            "changed pruned",
         ),
-        RunListed: _keys_in("name namespace run"),
+        RunSource: _keys_in("shown commit differs paths"),
+        RunListed: _keys_in("name namespace run objects"),
+        ObjectsOfOutcome: _keys_in("count refs"),
         EntryListed: _keys_in("name namespace entry"),
         # For the next run only: what proves that the object is unchanged, what it may take back or
         # remove, what tells a Job that its TTL removed from a deleted one, that the kind is gone.
@@ -420,6 +433,8 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             hidden="digest stored defaulted fingerprint owned_fields marks job crd changed offered",
         ),
         Explanation: _keys_in("ref verdict reasons origin passed"),
+        ObjectBelongs: _keys_in("ref owners applied source managers more"),
+        FieldsOfManager: _keys_in("who fields more time"),
         ArtifactPushed: _keys_in("artifact digest objects dry_run=dryRun"),
         InputChecked: _keys_in("objects unknown=unknownKinds"),
         VersionReport: _keys_in("client python platform server"),

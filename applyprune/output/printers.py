@@ -42,6 +42,7 @@ TEXTS = {
     "diff": "applyprune.output.diff_text:DiffPrinter",
     "drift": "applyprune.output.text:DriftPrinter",
     "plan": "applyprune.output.diff_text:PlanPrinter",
+    "run": "applyprune.output.text:RunPrinter",
     "summary": "applyprune.output.diff_text:SummaryPrinter",
 }
 """The printers of verbs with a text of their own; the user cannot request them as formats."""

@@ -15,6 +15,7 @@ from applyprune.model.events import (
     Explanation,
     Finished,
     MismatchFound,
+    ObjectBelongs,
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
@@ -38,6 +39,7 @@ from applyprune.model.reports import (
     InputChecked,
     VersionReport,
 )
+from applyprune.output.terminal import table
 from applyprune.planning.plan import verdict
 from applyprune.values import hiding
 
@@ -55,6 +57,7 @@ class RunReport(Struct):
     objects: list[ObjectReport] = field(default_factory=list)
     sets: dict[tuple[str, str], ApplySetListed] = field(default_factory=dict)
     runs: list[RunListed] = field(default_factory=list)
+    belongs: list[ObjectBelongs] = field(default_factory=list)
     artifact: ArtifactPushed | None = None
     input_checked: InputChecked | None = None
     warnings: list[Problem] = field(default_factory=list)
@@ -66,6 +69,40 @@ class RunReport(Struct):
     _last: dict[Ref, ObjectReport] = field(default_factory=dict)
 
     __repr__ = hiding("_last")
+
+    def __str__(self) -> str:
+        """Return a table of the objects, and what the whole has come to."""
+        return "\n".join(filter(None, (table(_COLUMNS, self._rows()), self._summary())))
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        from html import escape
+
+        head, *lines = (_COLUMNS, *self._rows())
+        rows = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>"]
+        rows += [
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in lines
+        ]
+        return f"<table>{''.join(rows)}</table><p>{escape(self._summary())}</p>"
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        return [
+            (
+                one.ref.namespace or "-",
+                one.ref.short,
+                one.outcome.text if one.outcome is not None else "-",
+                one.problem.message if one.problem is not None else one.reason,
+            )
+            for one in self.objects
+        ]
+
+    def _summary(self) -> str:
+        counts = self.finished.counts if self.finished is not None else {}
+        done = ", ".join(f"{count} {outcome.text}" for outcome, count in counts.items())
+        ended = f"exit code {self.exit_code}" if self.finished is not None else "not finished"
+        blocked = [] if self.prune_blocked is None else [self.prune_blocked]
+        problems = [str(one) for one in (*blocked, *self.errors)]
+        return "\n".join((f"{self.name[0]}: {'; '.join(filter(None, (done, ended)))}", *problems))
 
     @property
     def name(self) -> tuple[str, str]:
@@ -181,6 +218,8 @@ class RunReport(Struct):
         match event:
             case RunListed():
                 self.runs.append(event)
+            case ObjectBelongs():
+                self.belongs.append(event)
             case VersionReport():
                 self.versions = event
             case ArtifactPushed():
@@ -197,6 +236,7 @@ class RunReport(Struct):
         return report
 
 
+_COLUMNS = ("NAMESPACE", "OBJECT", "OUTCOME", "REASON")
 UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
 """The states that count as failures in a status; the others may pass with time."""
 
@@ -233,6 +273,11 @@ class ObjectReport(Struct):
         """Return its last known readiness, from a status or from the wait for it."""
         part = self.status or self.wait_result
         return part.readiness if part else None
+
+    @property
+    def reason(self) -> str:
+        """Return the reason for its outcome, in words; may be empty."""
+        return self.result.reason if self.result else ""
 
     @property
     def outcome(self) -> Outcome | None:

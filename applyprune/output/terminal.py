@@ -259,13 +259,35 @@ def table(
     or below the line if the column would be narrow, or narrower than a word. If the other cells
     need more, the longest names stand on a line of their own, with the rest of their rows below.
     With ``full_head``, the heading of messages below their lines is kept: they do not explain
-    themselves.
+    themselves. A terminal has no empty column, and a namespace that all rows share stands in the
+    heading; a program that reads a table finds all columns.
     """
     lines = [list(map(one_line, line)) for line in (head, *rows)]
+    if width is not None and rows:
+        lines = _without_repetition(lines)
     layout = _layout(lines, width)
     first, *others = (_row(line, layout) for line in lines)
     # If messages are below their lines, drop the heading of their column.
     return "\n".join((first if full_head else first.split("\n")[0], *others))
+
+
+_EMPTY = frozenset({"", "-"})
+
+
+def _without_repetition(lines: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return a table without columns that say nothing, but for names and messages."""
+    head, *rows = lines
+    kept, shared = [], ""
+    for column, heading in enumerate(head):
+        values = {row[column] for row in rows}
+        if heading == "NAMESPACE" and len(values) == 1 and len(rows) > 1:
+            shared = next(iter(values))
+        elif column in {0, len(head) - 1} or not values <= _EMPTY:
+            kept.append(column)
+    found = [[line[column] for column in kept] for line in lines]
+    if shared and shared not in _EMPTY:
+        found[0][0] += f" (-n {shared})"
+    return found
 
 
 _GAP = "   "

@@ -18,6 +18,7 @@ from applyprune.model.events import (
     Explanation,
     Finished,
     MismatchFound,
+    ObjectBelongs,
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
@@ -43,6 +44,8 @@ from applyprune.model.reports import (
 from applyprune.model.text import and_more, visible
 from applyprune.output.inspection import (
     InspectionPrinter,
+    belongs_lines,
+    run_lines,
     run_table,
 )
 from applyprune.output.plan_text import (
@@ -130,6 +133,7 @@ class TextPrinter:
             VersionReport: self._inspection.show,
             EntryListed: self._listed.append,
             RunListed: self._runs.append,
+            ObjectBelongs: self._belongs,
             ArtifactPushed: lambda event: self._out(event.artifact),
             InputChecked: lambda event: self._out(event.text),
             ErrorRaised: self._error,
@@ -302,6 +306,10 @@ class TextPrinter:
         self._out(f"{first.type.text}: {len(found)} objects: {what} → {first.repair.text}")
         self._names([one.ref for one in found if one.ref is not None])
 
+    def _belongs(self, event: ObjectBelongs) -> None:
+        for line in belongs_lines(event):
+            self._out(line)
+
     def _error(self, event: ErrorRaised) -> None:
         self.name_others()
         self._has_error = True
@@ -379,6 +387,18 @@ def orphaned_lines(refs: Sequence[Ref]) -> Iterator[str]:
     for namespace, group in groupby(ordered, key=lambda ref: ref.namespace):
         where = f" -n {namespace}" if namespace else ""
         yield f"  kubectl delete{where} {' '.join(ref.short for ref in group)}"
+
+
+class RunPrinter(TextPrinter):
+    """Writes one run of a history with its objects, not a table."""
+
+    def close(self) -> None:
+        """Write the run."""
+        runs, self._runs = self._runs, []
+        super().close()
+        for run in runs:
+            for line in run_lines(run):
+                self._out(line)
 
 
 class DriftPrinter(TextPrinter):

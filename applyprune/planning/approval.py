@@ -214,11 +214,11 @@ Consent: TypeAlias = frozenset[Hashable]
 def needed_consent(plan: Plan, mode: Mode) -> Consent:
     """Return what the plan needs consent for; empty if it needs none.
 
-    To delete a set, every object that leaves it counts, even if it stays in the cluster. Otherwise,
-    what somebody has deleted already does not count.
+    To delete or to orphan a set, every object that leaves it counts, even if it stays in the
+    cluster. Otherwise, what somebody has deleted already does not count.
     """
     fates = {Fate.PRUNE}
-    if mode is Mode.DELETE:
+    if mode in {Mode.DELETE, Mode.ORPHAN}:
         fates |= {Fate.ORPHAN, Fate.REMOVE_FROM_INVENTORY}
     removals = () if plan.no_prune else plan.removals
     return frozenset(

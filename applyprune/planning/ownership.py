@@ -446,12 +446,16 @@ def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
 
     Marks that our own last apply has written do not count. Empty if nothing owns it.
     """
-    ours = own_fields(live, applyset.manager)
+    return next(owning_tools(live, applyset.manager), "")
+
+
+def owning_tools(live: LiveObject, manager: str) -> Iterator[str]:
+    """Yield what of other tools owns an object, for each mark that this manager has not applied."""
+    ours = own_fields(live, manager)
     for mark, path, text in _owner_marks(live):
         if path not in ours:
             named = owner_named(mark, text, live.labels, live.annotations)
-            return named if text else mark.named.format(HIDDEN)
-    return ""
+            yield named if text else mark.named.format(HIDDEN)
 
 
 def marks_to_record(

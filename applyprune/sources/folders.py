@@ -298,6 +298,29 @@ def _at_any_depth(
             yield path
 
 
+def matches_pattern(pattern: str, path: str, kind: str | None) -> bool:
+    """Return whether a path of a commit matches, as ``expand_pattern`` finds paths of a machine.
+
+    ``kind`` is ``tree`` for a folder.
+    """
+    return _fits(pattern.split("/"), path.split("/"), is_folder=kind == "tree")
+
+
+def _fits(parts: Sequence[str], names: Sequence[str], *, is_folder: bool) -> bool:
+    if not parts or not names:
+        return not parts and not names
+    part, name = parts[0], names[0]
+    is_hidden = name.startswith(".") and not part.startswith(".")
+    if part != "**":
+        fits = not is_hidden and re.compile(translate(part)).match(name) is not None
+        return fits and _fits(parts[1:], names[1:], is_folder=is_folder)
+    if not parts[1:]:
+        return not is_folder and not any(one.startswith(".") for one in names)
+    return _fits(parts[1:], names, is_folder=is_folder) or (
+        not is_hidden and _fits(parts, names[1:], is_folder=is_folder)
+    )
+
+
 def _is_there(folder: str, path: str, names: Names) -> bool:
     """Return whether a folder has a path; raises OSError if unknown."""
     try:
@@ -391,6 +414,11 @@ def read_configuration(path: str, *, is_named: bool = True) -> Configuration:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else ""
         raise InputError("cannot be read", location=Origin(shown), reason=reason or "") from None
+    return configuration_in(shown, data)
+
+
+def configuration_in(shown: str, data: bytes) -> Configuration:
+    """Return the configuration in what was read of a file; raise InputError for anything else."""
     documents = read_documents(data) if len(data) <= _MAX_BYTES else []
     if len(documents) != 1:
         raise InputError("expected a single YAML document", location=Origin(shown), hint=_HINT)

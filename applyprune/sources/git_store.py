@@ -9,8 +9,9 @@ import os
 import shutil
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -78,7 +79,9 @@ class GitStore:
     ) -> Iterator[CommitTree]:
         """Yield the tree of a commit that was fetched; raises FetchFailed and SourceTooLarge."""
         with self.opened(where, deadline) as (program, repository):
-            yield CommitTree(program, repository, commit)
+            yield CommitTree(
+                program, repository, commit, damaged=partial(_damaged_store, repository, where)
+            )
 
     @contextmanager
     def opened(
@@ -236,6 +239,19 @@ def _ref_moved(server: GitServer) -> FetchFailed:
     )
 
 
+def _damaged_store(repository: Path, where: str) -> FetchFailed:
+    """Return the error for a store that lacks what was fetched; the next fetch makes a new one.
+
+    It may be a fault of the disk.
+    """
+    discard(repository)
+    return FetchFailed(
+        "the store of the source is damaged",
+        location=where,
+        hint="It is fetched again.",
+    )
+
+
 # What a commit in a store consists of, in a few processes of git for any number of paths.
 
 
@@ -259,10 +275,21 @@ class CommitTree:
     many files, fails no other.
     """
 
-    def __init__(self, program: GitProgram, repository: Path, commit: str) -> None:
-        """List the tree; SourceTooLarge for more than MOST_ENTRIES."""
+    def __init__(
+        self,
+        program: GitProgram,
+        repository: Path,
+        commit: str,
+        *,
+        damaged: Callable[[], FetchFailed],
+    ) -> None:
+        """List the tree; SourceTooLarge for more than MOST_ENTRIES.
+
+        ``damaged`` returns the error for a repository that lacks an object of the commit.
+        """
         self._program = program
         self._repository = repository
+        self._damaged = damaged
         self._root = self._git("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
         out = self._git(
             *("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", self._root),
@@ -273,6 +300,11 @@ class CommitTree:
         self._names = sorted(self._entries)
         self._included: dict[str, Included] = {}
         self._read: dict[str, bytes] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the paths of all files and folders, sorted."""
+        return self._names
 
     def included(self, path: str) -> Included:
         """Return what a path consists of."""
@@ -408,18 +440,6 @@ class CommitTree:
             return out
         error = failure(err, code, self._program.where)
         raise error if isinstance(error, SourceTooLarge) else self._damaged()
-
-    def _damaged(self) -> FetchFailed:
-        """Return the error for a store that lacks what was fetched; the next fetch makes a new one.
-
-        It may be a fault of the disk.
-        """
-        discard(self._repository)
-        return FetchFailed(
-            "the store of the source is damaged",
-            location=self._program.where,
-            hint="It is fetched again.",
-        )
 
 
 def _size(entry: TreeEntry) -> int:

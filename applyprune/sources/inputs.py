@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from msgspec import Struct
 
@@ -79,6 +79,9 @@ from applyprune.sources.web import check_url, download
 from applyprune.system.processes import ProcessGuard, ProcessLimits
 from applyprune.values import encode, hiding, replace
 
+if TYPE_CHECKING:
+    from applyprune.sources.work_tree import CommitInput
+
 STDIN = "-"
 _GIT = ".git"
 """What the root of a repository has, and what is never a part of its source."""
@@ -95,11 +98,13 @@ def read_sources(
     warn: Callable[[Problem], None] = ignore,
     moment: Moment | None = None,
     rules: Sequence[Rule] = (),
+    at: CommitInput | None = None,
 ) -> Iterator[InputSource]:
     """Yield every source once, in the order of ``paths``; a source that cannot be read as an error.
 
     At the end come the errors of files and folders that have changed since they were read.
     ``rules`` leave out files of folders and of fetched sources, after those in ``.sourceignore``.
+    With ``at``, the files are those of a commit.
 
     Raises UsageError for ``-`` twice or without a ``stdin``, for an empty path and for an
     unsupported URL. ``warn`` receives the warnings about sources that could be read.
@@ -107,6 +112,10 @@ def read_sources(
     _check_paths(paths, stdin)
     moment = moment or Moment()
     reader = _Reader(stdin, warn, moment, rules)
+    if at is not None:
+        for part in at.parts:
+            yield from reader.read_commit(at, part)
+        return
     for path in paths:
         yield from reader.read(path)
     for error in moment.changes():
@@ -141,13 +150,12 @@ def _check_paths(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None
             check_url(path)
 
 
-def _remote_source(path: str | Overlay) -> _Remote | None:
+def _remote_source(path: str | Overlay) -> OciAddress | None:
     """Return the source on another host that a path names; None if it names none.
 
     Raises UsageError for an invalid address.
     """
-    address = parse_address(path.folder if isinstance(path, Overlay) else path)
-    return None if address is None else _Remote(address, isinstance(path, Overlay))
+    return parse_address(path.folder if isinstance(path, Overlay) else path)
 
 
 class _Reader:
@@ -174,7 +182,7 @@ class _Reader:
         for place in self._places(path):
             if isinstance(place, InputError):
                 yield InputSource(path, "", place)
-            elif isinstance(place, _Remote):
+            elif isinstance(place, OciAddress):
                 yield from self._fetched(path, place)
             elif isinstance(place, FoundIgnored):
                 yield InputSource(path, "", self._read_ignored(place))
@@ -186,7 +194,7 @@ class _Reader:
 
     def _places(
         self, path: str | Overlay
-    ) -> Iterator[_Place | _Remote | FoundIgnored[Path] | InputError]:
+    ) -> Iterator[_Place | OciAddress | FoundIgnored[Path] | InputError]:
         if (remote := _remote_source(path)) is not None:
             yield remote
         elif isinstance(path, Overlay):
@@ -263,24 +271,44 @@ class _Reader:
         self._left_ignored -= len(data)
         return IgnoredText(shown_path(str(found.path)), data, found.rule)
 
-    def _fetched(self, path: str | Overlay, remote: _Remote) -> Iterator[InputSource]:
+    def _fetched(self, path: str | Overlay, address: OciAddress) -> Iterator[InputSource]:
         """Yield the sources of an address; what an earlier address has given is not new."""
-        address = remote.address
         try:
-            tree = without_ignored(_pulled(address), self._rules)
+            tree = _pulled(address)
         except InputError as error:
             yield InputSource(path, "", error)
             return
         # Not its repr: that lacks what must not be shown.
         of = encode(source_key(address)).decode()
+        yield from self._of_tree(path, tree, address.path, self._shown_name(address), of)
+
+    def read_commit(
+        self, at: CommitInput, part: tuple[str | Overlay, str, FileTree | InputError]
+    ) -> Iterator[InputSource]:
+        """Yield the sources at a path of a commit."""
+        path, inside, tree = part
+        if isinstance(tree, InputError):
+            yield InputSource(path, "", tree)
+        else:
+            yield from self._of_tree(path, tree, inside, at.shown, at.commit)
+
+    def _of_tree(
+        self, path: str | Overlay, tree: FileTree, inside: str, shown: str, of: str
+    ) -> Iterator[InputSource]:
+        """Yield the sources at a path of a tree; ``of`` tells one tree from another."""
+        try:
+            tree = without_ignored(tree, self._rules)
+        except InputError as error:
+            yield InputSource(path, "", error)
+            return
         found = tree_sources(
             tree,
-            address.path,
-            shown=self._shown_name(address),
+            inside,
+            shown=shown,
             limit=self._left,
             warn=self._warn,
             refuses_remote_bases=False,
-            must_build=remote.must_build,
+            must_build=isinstance(path, Overlay),
         )
         for source in found:
             identity = "" if isinstance(source, InputError) else f"{of} {source.path}"
@@ -315,14 +343,6 @@ class _Reader:
 
 class _Url(Struct, frozen=True):
     url: str
-
-
-class _Remote(Struct, frozen=True):
-    """A source on another host."""
-
-    address: OciAddress
-    must_build: bool
-    """Whether ``-k`` names it."""
 
 
 def _pulled(address: OciAddress) -> FileTree:

@@ -32,6 +32,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.identity import GVK
+from applyprune.model.inventory import NO_SOURCE
 from applyprune.model.plan import Plan
 from applyprune.model.problem import (
     MOST_ERRORS,
@@ -50,13 +51,16 @@ from applyprune.planning.normalize import SECRET_PARTS, is_secret
 from applyprune.sources.documents import read_documents, text_in
 from applyprune.sources.excerpt import document_around, excerpt, item_lines, lines_of, nearest
 from applyprune.sources.inputs import ignore, read_sources, shown_given
+from applyprune.sources.moment import Moment
 from applyprune.sources.source_ignore import rules_in
 from applyprune.sources.tree import IgnoredText, SourceText
 from applyprune.sources.yaml import Allowance, AllowanceSpent, Document, YAMLFault, shown_key
 from applyprune.values import Packed, hiding, packed, pattern, replace
 
 if TYPE_CHECKING:
+    from applyprune.model.inventory import RunSource
     from applyprune.sources.kustomize import Overlay
+    from applyprune.sources.work_tree import CommitInput
 
 
 def read(
@@ -65,13 +69,15 @@ def read(
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] = ignore,
     ignore_paths: Sequence[str] = (),
+    at: str = "",
 ) -> Input:
     """Return every manifest that ``paths`` hold, in order, and the texts; ``-`` is ``stdin``.
 
     A path may be a file, a folder, a pattern, an HTTPS URL, the address of an OCI artifact, or an
     Overlay to build. ``warn`` receives redirects, what a build writes
     to standard error, and which manifests are ignored. ``ignore_paths`` are lines as in a
-    ``.sourceignore`` at the root of each source.
+    ``.sourceignore`` at the root of each source. ``at`` is a revision of Git: then the files are
+    those of that commit of their work tree.
 
     An input without manifests is not an error here: the run decides what it means. Raises
     InputError, or InputErrors with all errors, for what cannot be read or is not a manifest, and
@@ -85,8 +91,9 @@ def read(
     ignored: list[IgnoredManifest] = []
     allowance = Allowance()
     rules = rules_in("\n".join(ignore_paths), KEY)
+    moment, commit = Moment(), _input_at(paths, at) if at else None
     with _without_collector():
-        for given in read_sources(paths, stdin, warn, rules=rules):
+        for given in read_sources(paths, stdin, warn, moment, rules, commit):
             source = given.source
             if isinstance(source, InputError):
                 errors.append(source)
@@ -109,7 +116,27 @@ def read(
     empty = tuple(shown_given(path) for path in dict.fromkeys(paths) if path not in filled)
     for warning in ignored_warnings(ignored):
         warn(warning)
-    return Input(tuple(manifests), texts, empty, tuple(ignored))
+    came_from = partial(_source, paths, moment, commit)
+    return Input(tuple(manifests), texts, empty, tuple(ignored), source=came_from)
+
+
+def _input_at(paths: Sequence[str | Overlay], revision: str) -> CommitInput:
+    from applyprune.sources.work_tree import input_at  # noqa: PLC0415 - rarely needed
+
+    return input_at(paths, revision)
+
+
+def _source(
+    paths: Sequence[str | Overlay],
+    moment: Moment,
+    commit: CommitInput | None,
+) -> RunSource:
+    """Return where an input came from; it is asked for only if a run changes something."""
+    from applyprune.sources.work_tree import source_at, source_of  # noqa: PLC0415
+
+    if commit is not None:
+        return source_at(paths, commit.commit)
+    return source_of(paths, moment)
 
 
 _CHART = "Chart.yaml"
@@ -158,8 +185,10 @@ class Input(Struct, Sequence[Manifest], frozen=True, metaclass=_StructOfManifest
     """The objects that ignore rules leave out."""
     named: str = ""
     """The options that name it on a command line, as ``-f manifests/``; empty if unknown."""
+    source: Callable[[], RunSource] = lambda: NO_SOURCE
+    """Says where it came from; that takes a run of git."""
 
-    __repr__ = hiding("texts")
+    __repr__ = hiding("texts", "source")
 
     @overload
     def __getitem__(self, index: int) -> Manifest: ...

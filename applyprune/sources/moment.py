@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
@@ -41,6 +41,16 @@ class Moment:
         self._files: dict[str, _Mark] = {}
         self._folders: dict[str, tuple[_Mark, Sequence[str]]] = {}
         self._failed: set[str] = set()
+
+    @property
+    def files(self) -> Iterable[str]:
+        """Return the files that were read or noted."""
+        return self._files.keys()
+
+    @property
+    def folders(self) -> Mapping[str, Sequence[str]]:
+        """Return the names in each folder that was read."""
+        return {folder: names for folder, (_, names) in self._folders.items()}
 
     def read(self, path: Path, most: int, *, waits: bool = True) -> bytes:
         """Return the first ``most`` bytes of a file; raise OSError, ValueError or InputError.

@@ -36,7 +36,7 @@ def _commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Comman
             yield from _commands(found, f"{name} {verb}")
 
 
-GROUPS = {"history": ("inventory", "history"), "show": ("inventory", "show")}
+GROUPS = {"show": ("inventory", "show")}
 
 
 @pytest.mark.parametrize("words", OPTIONS)
@@ -79,7 +79,6 @@ def test_foreign_format_is_answered_with_what_to_type(form: str) -> None:
         ("--config x.yaml plan", "--config is before", "applyprune plan --config x.yaml"),
         ("-n shop bundle resume web", "-n is before", "applyprune bundle resume -n shop web"),
         ("bundle -n shop resume -q web", "-n is before", "applyprune bundle resume -n shop -q web"),
-        ("help apply", "no such command help", "Use applyprune apply --help."),
         ("apply web --dry-run client", "unexpected argument: client", "Use --dry-run=client"),
         ("delete web --dry-run server", "unexpected argument: server", "Use --dry-run=server"),
         ("status web --wait deleted", "unexpected argument: deleted", "Use --wait=deleted"),

@@ -38,7 +38,7 @@ def test_completion_offers_verbs_and_options() -> None:
     """They need no cluster."""
     nowhere = os.devnull
     assert offered("applyprune ap", nowhere) == ["apply"]
-    assert {"history", "show", "move"} <= set(offered("applyprune inventory ", nowhere))
+    assert {"repair", "show", "move"} <= set(offered("applyprune inventory ", nowhere))
     assert offered("applyprune li", nowhere) == ["list"]
     assert offered("applyprune apply web --max", nowhere) == ["--max-prune"]
     assert offered("applyprune apply web --allow-kind pers", nowhere) == [

@@ -29,6 +29,9 @@ _JOB = {
 }
 
 
+COLUMNS = ["RUN", "WHEN", "WHO", "SOURCE", "DID"]
+
+
 def _run(plane: Plane, *arguments: str | Path, **variables: str) -> tuple[int, str]:
     """Run a verb in a job with these variables; return the exit code and both outputs."""
     job = ["env", *(f"{name}={value}" for name, value in variables.items())]
@@ -38,9 +41,8 @@ def _run(plane: Plane, *arguments: str | Path, **variables: str) -> tuple[int, s
 
 
 def _history(plane: Plane, namespace: str) -> list[dict[str, Any]]:
-    ended = applyprune(
-        "inventory", "history", "web", "-n", namespace, "-o", "json", kubeconfig=plane.kubeconfig
-    )
+    verb = ("history", "web", "-n", namespace, "-o", "json")
+    ended = applyprune(*verb, kubeconfig=plane.kubeconfig)
     assert ended.code == 0, ended.err
     runs: list[dict[str, Any]] = json.loads(ended.out)["runs"]
     return runs
@@ -76,16 +78,16 @@ def test_audit_log_and_history_say_which_run_deleted_an_object(
     assert found is not None
     assert found[1] == second["run"]
     assert second["actor"] == "mona\\u001b[2J".replace("\\u001b", "\\x1b")
-    assert second["commit"] == _JOB["GITHUB_SHA"]
+    assert second["source"]["commit"] == _JOB["GITHUB_SHA"]
+    of_d = {"group": "", "kind": "ConfigMap", "namespace": namespace, "name": "d"}
+    assert second["objects"] == {"pruned": {"count": 1, "refs": [of_d]}}
+    assert [one["number"] for one in (newest, second, first)] == [3, 2, 1]
     assert second["url"] == "https://github.example/shop/web/actions/runs/42"
     assert [second[key] for key in ("created", "changed", "pruned", "exitCode")] == [0, 0, 1, 0]
     assert (first["actor"], first["created"]) == ("by hand", 4)
     assert (newest["actor"], newest["changed"]) == ("", 1)
-    verb = ("inventory", "history", "web", "-n", namespace)
-    narrow = applyprune(*verb, kubeconfig=plane.kubeconfig)
-    assert narrow.out.splitlines()[0].split()[-1] == "BY"
-    ended = applyprune(*verb, "-o", "wide", kubeconfig=plane.kubeconfig)
-    assert ended.out.splitlines()[0].split()[:4] == ["RUN", "AGE", "COMMAND", "ENDED"]
+    ended = applyprune("history", "web", "-n", namespace, "-o", "wide", kubeconfig=plane.kubeconfig)
+    assert ended.out.splitlines()[0].split() == [*COLUMNS, "COMMAND", "ID", "JOB"]
     assert "https://github.example/shop/web/actions/runs/42" in ended.out
     assert "\x1b" not in ended.out
 
@@ -107,7 +109,7 @@ def test_killed_run_shows_no_older_exit_code(plane: Plane, namespace: str, tmp_p
     listed = applyprune("list", "-n", namespace, kubeconfig=plane.kubeconfig)
     assert re.search(r"apply, \d+s \(unfinished\)", listed.out), listed.out
     shown = applyprune("status", "web", "-n", namespace, kubeconfig=plane.kubeconfig)
-    assert "ago, unfinished" in shown.out
+    assert "set.json, unfinished" in shown.out
     assert "exit code 0" not in shown.out
     killed, first = _history(plane, namespace)
     assert (killed["exitCode"], first["exitCode"]) == (None, 0)

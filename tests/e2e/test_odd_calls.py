@@ -48,7 +48,7 @@ MISSING: tuple[tuple[str, ...], ...] = (
     ("status", "web"),
     ("explain", "web", "configmap/a"),
     ("inventory", "show", "web"),
-    ("inventory", "history", "web"),
+    ("history", "web"),
     ("inventory", "check", "web"),
     ("inventory", "repair", "web", "--yes"),
     ("inventory", "repair", "web", "--dry-run"),

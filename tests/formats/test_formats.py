@@ -145,7 +145,7 @@ def test_inventory_of_a_release_is_read_from_a_server(
     found = ownership(entries_of(shown.out))
     if form == "text":
         assert found == ownership(load(version, "entries.json"))
-        runs = call(plane, "inventory", "history", SETS[form], "-o", "json")
+        runs = call(plane, "history", SETS[form], "-o", "json")
         assert json.loads(runs.out)["runs"] == load(version, "runs.json")
     else:
         assert found == owned(form)

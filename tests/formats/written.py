@@ -62,7 +62,7 @@ def write(plane: Plane, api: Api, folder: Path, patch: pytest.MonkeyPatch) -> No
         _save(folder / "objects.json", _live(api))
         _save(folder / "inventory-text.json", _inventory(api, SETS["text"]))
         _save(folder / "entries.json", entries_of(call("inventory", "show", "web", "-o", "json")))
-        history = json.loads(call("inventory", "history", "web", "-o", "json"))
+        history = json.loads(call("history", "web", "-o", "json"))
         _save(folder / "runs.json", history["runs"])
         for form, name in SETS.items():
             if form != "text":

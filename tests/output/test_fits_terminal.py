@@ -29,6 +29,7 @@ from applyprune.model.inventory import (
     Ownership,
     Repair,
     RunRecord,
+    RunSource,
 )
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
@@ -106,8 +107,9 @@ def history() -> list[Event]:
         "2020-01-01T00:00:00Z",
         130,
         "mona",
-        "0123456789abcdef",
         "https://github.example/shop/web/actions/runs/42",
+        RunSource("deploy/overlays/production/europe/checkout-frontend", "0123456789" * 4),
+        number=1234,
         created=1234,
     )
     return [RunListed("web", "shop", run)] * 3
@@ -154,7 +156,7 @@ SCREENS: dict[str, tuple[str, list[Event]]] = {
     "status --tree": ("text", statuses(tree=True)),
     "list": ("text", sets()),
     "inventory show": ("text", entries()),
-    "inventory history": ("text", history()),
+    "history": ("text", history()),
     "inventory check": ("text", mismatches()),
     "failures": ("text", failures()),
     **{
@@ -185,17 +187,11 @@ def test_uid_is_for_wide_tables() -> None:
     assert any("owned, not confirmed" in line for line in lines(entries()))
 
 
-def test_commit_and_job_are_for_wide_tables() -> None:
-    """The history says who and when."""
+def test_id_and_url_of_a_run_are_for_wide_tables() -> None:
+    """The history says who, when and from where."""
     assert not any("actions/runs/42" in line for line in lines(history()))
+    assert any("mona job 42" in line for line in lines(history()))
     assert any("actions/runs/42" in line for line in lines(history(), wide=True))
-
-
-def test_history_on_a_terminal_has_a_heading_for_who() -> None:
-    """It stands below the line, as the names do."""
-    shown = lines(history())
-    assert shown[0].startswith("RUN ")
-    assert shown[1] == "    BY"
 
 
 def test_word_is_not_broken_where_a_line_has_room_for_it() -> None:
@@ -216,11 +212,28 @@ def test_long_name_has_a_line_of_its_own() -> None:
     """The rest of its row is below, in its columns."""
     rows = [
         ("shop", "a", "1/1", "90s"),
-        ("shop", "a-name-of-32-letters-in-its-column", "1/1", "2d"),
+        ("main", "a-name-of-32-letters-in-its-column", "1/1", "2d"),
     ]
     assert table(("NAMESPACE", "NAME", "READY", "AGE"), rows, 50).split("\n") == [
         "NAMESPACE   NAME   READY   AGE",
         "shop        a      1/1     90s",
-        "shop        a-name-of-32-letters-in-its-column",
+        "main        a-name-of-32-letters-in-its-column",
         "                   1/1     2d",
+    ]
+
+
+def test_table_on_a_terminal_says_nothing_twice() -> None:
+    """A namespace that all rows share stands in the heading, and empty columns go."""
+    head = ("NAMESPACE", "NAME", "READY", "HELD BY", "AGE")
+    rows = [("shop", "a", "-", "", "1d"), ("shop", "b", "-", "-", "2d")]
+    told = ["NAME (-n shop)   AGE", "a                1d", "b                2d"]
+    assert table(head, rows, WIDTH).split("\n") == told
+    assert table(head, rows[:1], WIDTH).split("\n")[0] == "NAMESPACE   NAME   AGE"
+    assert table(head, rows).split("\n")[0].split() == [
+        "NAMESPACE",
+        "NAME",
+        "READY",
+        "HELD",
+        "BY",
+        "AGE",
     ]

@@ -90,7 +90,7 @@ def test_status_of_a_set_is_a_table() -> None:
         ["-", B.ref.short, "InProgress", "unknown", "-", "not", "yet", "ready"],
     ]
     assert out[3] == "web -n shop: 2 objects, 1 ready, 1 with unknown drift"
-    assert out[4].startswith("last change: apply by me@host, ")
+    assert out[4].startswith("last change: apply by me, ")
     assert out[4].endswith("d ago, exit code 3")
     assert out[5:] == ["owned by Bundle shop/web", "held by you"]
 
@@ -101,18 +101,18 @@ def test_status_of_a_set_is_a_table() -> None:
         (
             "b",
             [
-                "NAMESPACE   OBJECT        STATUS       DRIFTED   AGE",
-                "shop        configmap/a   Ready        no        90s",
-                "shop        configmap/b   InProgress   unknown   -",
+                "OBJECT (-n shop)   STATUS       DRIFTED   AGE",
+                "configmap/a        Ready        no        90s",
+                "configmap/b        InProgress   unknown   -",
                 "    the claim is not bound, its phase is Pending",
             ],
         ),
         (
             "with-quite-a-long-name",
             [
-                f"NAMESPACE   OBJECT{'':29}STATUS       DRIFTED   AGE",
-                f"shop        configmap/a{'':24}Ready        no        90s",
-                "shop        configmap/with-quite-a-long-name   InProgress   unknown   -",
+                f"OBJECT (-n shop){'':19}STATUS       DRIFTED   AGE",
+                f"configmap/a{'':24}Ready        no        90s",
+                "configmap/with-quite-a-long-name   InProgress   unknown   -",
                 "    the claim is not bound, its phase is Pending",
             ],
         ),

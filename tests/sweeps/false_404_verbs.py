@@ -237,7 +237,7 @@ VERBS = (
     replace(_READ, command="inventory check", prepare=_unlike, code=1),
     replace(_READ, command="list", arguments="-o wide"),
     replace(_READ, command="inventory show"),
-    replace(_READ, command="inventory history"),
+    replace(_READ, command="history"),
     replace(_READ, command="version", arguments=""),
 )
 _OF_BUNDLES = ("approve", "reconcile", "resume", "suspend")

@@ -270,12 +270,27 @@ def test_option_of_another_type_is_refused(web: ApplySet) -> None:
 
 @pytest.mark.parametrize(
     "dry_run",
-    [False, True, pytest.param(None, marks=pytest.mark.holds("options-of-a-program")), "off"],
+    [pytest.param(None, marks=pytest.mark.holds("options-of-a-program")), "off", 1],
 )
 def test_dry_run_of_another_type_is_refused(web: ApplySet, dry_run: Any) -> None:
-    """False would be a dry run, as whatever is not DryRun.OFF."""
-    with pytest.raises(UsageError, match=r"^an option is invalid: dry_run: "):
+    """It would be a dry run, as whatever is not DryRun.OFF; the error names the right values."""
+    valid = "use none, client, server"
+    with pytest.raises(UsageError, match=rf"^an option is invalid: dry_run: .*{valid}"):
         web.apply(settings("a"), dry_run=dry_run)
+
+
+def test_dry_run_and_wait_are_words_of_python(web: ApplySet) -> None:
+    """True is a dry run by the server; a text for ``wait`` would count as true."""
+    assert web.apply(settings("a"), dry_run=True).changed
+    assert not web.inventory().exists
+    with pytest.raises(UsageError, match="wait: 'no' is not True, False, None or WaitOptions"):
+        web.apply(settings("a"), wait="no")  # type: ignore[arg-type]
+    assert not web.inventory().exists
+    report = web.apply(settings("a"), dry_run=False, wait=False)
+    assert web.inventory().exists
+    assert str(report).splitlines()[0].split() == ["NAMESPACE", "OBJECT", "OUTCOME", "REASON"]
+    assert str(report).splitlines()[-1] == "web: 1 created; exit code 0"
+    assert "<td>created</td>" in report._repr_html_()
 
 
 @pytest.mark.parametrize("wrong", ["manifests/", b"a", Path("a"), 1, None])

@@ -36,6 +36,7 @@ from applyprune.model.inventory import (
     LockHolder,
     Ownership,
     RunRecord,
+    RunSource,
     StoredRoot,
     Wave,
 )
@@ -139,8 +140,13 @@ RUNS = tuple(RunRecord(f"r{n}", "apply", "me@here", "then", 0, pruned=n) for n i
 
 def test_history_round_trips_and_an_older_inventory_has_none() -> None:
     """Also the record of a run that has no end yet."""
-    last = RunRecord("r0", "apply", "me@here", "now", None, "mona", "abc", "https://x/1", 1, 2, 3)
-    inventory = _inventory(_entry(1), last=last, earlier=RUNS)
+    source = RunSource("deploy", "abc", differs=True, paths={"filename": ("deploy",)})
+    last = RunRecord(
+        *("r0", "apply", "me@here", "now", None, "mona", "https://x/1", source, 7),
+        is_whole=True,
+        created=1,
+    )
+    inventory = _inventory(_entry(1), last=last, earlier=RUNS, objects_of_runs="any text")
     assert _read(_stored(inventory)) == inventory
     assert inventory.history == (last, *RUNS)
     body = _stored(inventory)
@@ -172,6 +178,16 @@ def test_forged_history_is_dropped(forged: object) -> None:
     body = _stored(_inventory(_entry(1), earlier=RUNS))
     body["data"]["header"] = json.dumps({**json.loads(body["data"]["header"]), "earlier": forged})
     assert _read(body).earlier == ()
+
+
+@pytest.mark.parametrize("forged", [None, 7, "x", [], {"shown": 1}, {"paths": {"filename": "a"}}])
+def test_forged_source_of_a_run_is_dropped(forged: object) -> None:
+    """Even of the last run, without which the inventory would be unreadable."""
+    body = _stored(_inventory(_entry(1), last=RUNS[0]))
+    header = json.loads(body["data"]["header"])
+    body["data"]["header"] = json.dumps({**header, "last": {**header["last"], "source": forged}})
+    body["binaryData"] = {"runs.gz": "forged"}
+    assert _read(body).last == RUNS[0]
 
 
 def test_history_leaves_room_for_the_entries() -> None:
