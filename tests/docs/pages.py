@@ -12,6 +12,9 @@ _TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "deploy/R
 DOWN = "applyprune local down"
 """All pages share one control plane, so this runs at the end of the last page only."""
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NO_TEXT = re.compile(r"^(?:#+ | *\|).*$", re.MULTILINE)
+"""Headings and rows of tables."""
+_BETWEEN = re.compile(r"\n\s*\n|\n(?= *(?:[-*]|\d+\.) )")
 _HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
 
 
@@ -30,6 +33,12 @@ class Page:
     def prose(self) -> str:
         """The page without its fenced blocks."""
         return _FENCED.sub("", self.text)
+
+    @cached_property
+    def paragraphs(self) -> list[str]:
+        """The paragraphs and the items of lists; an item ends where a nested one begins."""
+        text = _NO_TEXT.sub("", self.prose)
+        return [part.strip() for part in _BETWEEN.split(text) if part.strip()]
 
     @cached_property
     def blocks(self) -> list[tuple[str, str]]:
