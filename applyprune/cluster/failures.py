@@ -42,6 +42,7 @@ from applyprune.http import (
     fault_of,
     seconds_to_wait,
 )
+from applyprune.model.live import mapping
 from applyprune.model.text import visible
 from applyprune.values import replace
 
@@ -69,7 +70,9 @@ def response_failure(
     status = StatusBody.of(response)
     message = _message(request, response, status, client)
     error = _error(request, response, status, message, client)
-    if hint := _hint(error, message, client) or _advice_on_webhook(_said(response, status)):
+    said = _said(response, status)
+    hint = _hint(error, message, client) or _advice_on_webhook(said)
+    if hint := hint or _advice_on_hidden(request, error, said):
         error.problem = replace(error.problem, hint=hint)
     passing = isinstance(error, Unavailable)
     return RequestFailure(error, passing, refused_unseen=response.status == 429)
@@ -105,6 +108,8 @@ def _invalid_response(
     )
 
 
+_MOST_NAMED = 10
+_HIDDEN = "; the server's words are hidden, because they may hold a value"
 # Go names the port of its own end of a broken connection: another one in each try.
 _OWN_END = r"\b(read|write) (tcp|udp) \S+->"
 
@@ -120,10 +125,14 @@ def _message(
         return safe
     if request.secret and text:
         causes = _causes(request, status, client)
+        told = {f"{one['field']}: {one['message']}": None for one in causes if one["message"]}
+        if told:
+            is_whole = all(rule_in(cause["message"])[1] for cause in status.causes)
+            return f"{', '.join([*told][:_MOST_NAMED])}{'' if is_whole else _HIDDEN}"
         fields = sorted({cause["field"] for cause in causes if cause["field"]})
-        named = f" at {', '.join(fields[:10])}" if fields else ""
+        named = f" at {', '.join(fields[:_MOST_NAMED])}" if fields else ""
         reason = _reason(request, status.reason, client) or response.status
-        return f"the server refused the request{named} ({reason})"
+        return f"the server refused the request{named} ({reason}){_HIDDEN}"
     what = "a web page" if _is_html(response) else "no message"
     return f"the server returned {response.status} with {what}"
 
@@ -169,19 +178,21 @@ def _error(
 def _causes(
     request: ApiRequest, status: StatusBody, client: ClientContext
 ) -> tuple[dict[str, str], ...]:
-    """Return the causes, made safe; for a Secret, only messages that just name managers.
+    """Return the causes, made safe; for a Secret, only messages that just name managers or rules.
 
     Of a webhook not even these, because it may have put a value there. A path is shown as far as
     the object that was sent has it, or its schema. A message that names managers keeps the words of
     the server, which decide about the conflict.
     """
-    body = {**_LEFT, **(json_object(request.body or b"") or {})} if request.secret else {}
+    body = _with_known_fields(json_object(request.body or b"") or {}) if request.secret else {}
     denied = _is_denied(status)  # guard: forged-cause -> False
 
     def message_of(cause: dict[str, str]) -> str:
         if cause["reason"] == "FieldManagerConflict" and not denied:
             return safe_text(cause["message"])
-        return "" if request.secret else foreign_text(cause["message"], client)
+        if request.secret:
+            return "" if denied else rule_in(cause["message"])[0]
+        return foreign_text(cause["message"], client)
 
     def field_of(cause: dict[str, str]) -> str:
         if request.secret:
@@ -198,8 +209,33 @@ def _causes(
     )
 
 
-# Fields of a Secret that a manifest may have left out since.
-_LEFT = {"immutable": None, "type": None}
+# Fields of a Secret that the API names although the manifest lacks them: those that it may have
+# left out since, and those that a type demands.
+_KNOWN_FIELDS: Mapping[str, Any] = {"immutable": None, "type": None}
+_KNOWN_KEYS = (
+    ".dockercfg",
+    ".dockerconfigjson",
+    "password",
+    "ssh-privatekey",
+    "tls.crt",
+    "tls.key",
+    "username",
+)
+_KNOWN_ANNOTATION = "kubernetes.io/service-account.name"
+
+
+def _with_known_fields(body: dict[str, Any]) -> dict[str, Any]:
+    metadata = mapping(body.get("metadata"))
+    annotations = {_KNOWN_ANNOTATION: None, **mapping(metadata.get("annotations"))}
+    data = {**dict.fromkeys(_KNOWN_KEYS), **mapping(body.get("data"))}
+    return {
+        **_KNOWN_FIELDS,
+        **body,
+        "data": data,
+        "metadata": {**metadata, "annotations": annotations},
+    }
+
+
 # Of a Secret, no other reason is shown: a webhook may write anything there.
 _REASONS = frozenset(
     {
@@ -400,6 +436,25 @@ def _advice_on_webhook(said: str) -> str:
     return f"Correct {whose}: a retry does not help."
 
 
+def _advice_on_hidden(request: ApiRequest, error: ApiError, said: str) -> str:
+    """Return which command shows what the server has said of a Secret, if words are hidden."""
+    message, said = error.message, " ".join(said.split())
+    # After a schema error only values are left out, after a conflict what its causes say; and
+    # what passes is tried again.
+    left_out = said.startswith(message) and said != message
+    is_told = isinstance(error, Conflict | Unavailable) or re.match(_SCHEMA_ERROR, said)
+    if not request.secret or request.method == "GET":
+        return ""
+    if not (left_out and not is_told) and not message.endswith(_HIDDEN):
+        return ""
+    place = re.search(r"/namespaces/([^/]+)/", request.path)
+    where = f" -n {place[1]}" if place is not None else ""
+    command = f"apply{where} --server-side --dry-run=server -f FILE"
+    if request.method == "DELETE":
+        command = f"delete{where} --dry-run=server secret NAME"
+    return f"To see the server's words, which may hold a value: kubectl {command}"
+
+
 _PASSING = (
     "failed calling webhook",
     "etcdserver: leader changed",
@@ -572,6 +627,11 @@ _WITHOUT_VALUES = rf"""
     | Unauthorized
 """
 
+_SCHEMA_ERROR = (
+    r"failed to create typed patch object \([\w./-]*; [\w./-]*, Kind=\w+\): "
+    r"(?:errors:\s+)?\.[\w.\[\]-]{1,300}: "
+    r"(?:field not declared in schema|expected \w+|duplicate entries for key)"
+)
 # The known beginnings of messages whose end may quote a value.
 _BEGINNINGS = (
     rf"admission webhook {_QUOTED} denied the request",
@@ -580,11 +640,7 @@ _BEGINNINGS = (
         r"(?:: could not get REST client: unable to load root certificates:"
         r" unable to parse bytes as PEM block$)?"
     ),
-    (
-        r"failed to create typed patch object \([\w./-]*; [\w./-]*, Kind=\w+\): "
-        r"(?:errors:\s+)?\.[\w.\[\]-]{1,300}: "
-        r"(?:field not declared in schema|expected \w+|duplicate entries for key)"
-    ),
+    _SCHEMA_ERROR,
     r"Apply failed with \d+ conflicts?",
     (
         rf"{_OBJECT} is forbidden: ValidatingAdmissionPolicy '[\w.-]{{1,253}}'"
@@ -611,3 +667,40 @@ def without_values(message: str) -> str:
         if found := re.match(beginning, message):
             return safe_text(found.group())
     return ""
+
+
+# What the validation of apimachinery says of a field, and the rules whose words are fixed: of a
+# message, nothing else is shown.
+_FAULT = (
+    r"(?P<fault>Required value|Invalid value|Forbidden|Too long|Too many|Duplicate value"
+    r"|Unsupported value)(?P<rest>(?:: .*)?)"
+)
+_RULE = r""".*:[ ](?P<rule>
+      field[ ]is[ ]immutable(?:[ ]when[ ]`immutable`[ ]is[ ]set)?
+    | (?:must|may)[ ](?:not[ ]be|be[ ]no|have[ ]at)[ ]mo(?:re[ ]than|st)[ ]\d{1,7}
+      (?:[ ](?:bytes|characters|items))?
+    | must[ ]be[ ](?:specified|unique|non-empty)
+    | must[ ]not[ ](?:be[ ]empty|be[ ]'\.\.?'|start[ ]with[ ]'\.\.')
+    | cannot[ ]be[ ]unset
+    | a[ ]valid[ ]config[ ]key[ ]must[ ]consist[ ]of[ ]alphanumeric[ ]characters,
+      [ ]'-',[ ]'_'[ ]or[ ]'\.'
+    | (?:a[ ]valid[ ]label[ ]must[ ]be[ ]an[ ]empty[ ]string[ ]or|name[ ]part[ ]must)
+      [ ]consist[ ]of[ ]alphanumeric[ ]characters,[ ]'-',[ ]'_'[ ]or[ ]'\.',
+      [ ]and[ ]must[ ]start[ ]and[ ]end[ ]with[ ]an[ ]alphanumeric[ ]character
+    | (?:prefix[ ]part[ ])?a[ ]lowercase[ ]RFC[ ]1123[ ](?:subdomain|label)[ ]must[ ]consist[ ]of
+      [ ]lower[ ]case[ ]alphanumeric[ ]characters(?:,[ ]'-'|[ ]or[ ]'-')(?:[ ]or[ ]'\.')?,
+      [ ]and[ ]must[ ]start[ ]and[ ]end[ ]with[ ]an[ ]alphanumeric[ ]character
+    | name[ ]is[ ]neither[ ]a[ ]standard[ ]finalizer[ ]name[ ]nor[ ]is[ ]it[ ]fully[ ]qualified
+    )(?:[ ]\(e\.g\.[ ].*)?"""
+
+
+def rule_in(message: str) -> tuple[str, bool]:
+    """Return the part of a cause that cannot hold a value, and whether only a value is left out."""
+    found = re.fullmatch(_FAULT, message, re.DOTALL) if len(message) <= 4 * MAX_SHOWN else None
+    if found is None:
+        return "", False
+    fault, rest = found["fault"], found["rest"]
+    if not rest or fault == "Duplicate value":
+        return fault, True
+    rule = re.fullmatch(_RULE, rest, re.VERBOSE)
+    return (f"{fault}: {rule['rule']}", True) if rule is not None else (fault, False)

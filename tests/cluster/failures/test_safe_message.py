@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applyprune.cluster.failures import MAX_SHOWN, safe_text, without_values
+from applyprune.cluster.failures import MAX_SHOWN, rule_in, safe_text, without_values
 
 CANARY = "c4n4ryc4n4ry"
 FORBIDDEN = 'secrets "s" is forbidden:'
@@ -97,3 +97,52 @@ FORBIDDEN = "secrets \"s\" is forbidden: ValidatingAdmissionPolicy 'p' with bind
 )
 def test_server_text_drops_possible_values(message: str, kept: str) -> None:
     assert without_values(message) == kept
+
+
+LABEL = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "kept", "whole"),
+    [
+        ("Required value", "Required value", True),
+        ("Required value: must be specified", "Required value: must be specified", True),
+        (f"Required value: {CANARY}", "Required value", False),
+        (
+            "Forbidden: field is immutable when `immutable` is set",
+            "Forbidden: field is immutable when `immutable` is set",
+            True,
+        ),
+        (
+            f'Invalid value: "{CANARY}": field is immutable',
+            "Invalid value: field is immutable",
+            True,
+        ),
+        (
+            f"Invalid value: \"{CANARY}\": {LABEL} (e.g. 'MyValue', regex used is '.*')",
+            f"Invalid value: {LABEL}",
+            True,
+        ),
+        (
+            "Too long: may not be more than 1048576 bytes",
+            "Too long: may not be more than 1048576 bytes",
+            True,
+        ),
+        (f'Duplicate value: "{CANARY}"', "Duplicate value", True),
+        (f'Invalid value: "<redacted>": invalid character {CANARY!r}', "Invalid value", False),
+        (f'Invalid value: "x": field is immutable {CANARY}', "Invalid value", False),
+        (f'Invalid value: "x": {CANARY} field is immutable', "Invalid value", False),
+        (f'Unsupported value: "{CANARY}": supported values: "a"', "Unsupported value", False),
+        (f"{CANARY}: Required value", "", False),
+        (f"Required value\n{CANARY}", "", False),
+        (CANARY, "", False),
+        (f"Invalid value: {'x' * 10_000_000}", "", False),
+    ],
+)
+def test_cause_keeps_only_the_fixed_words_of_the_server(
+    message: str, kept: str, whole: bool
+) -> None:
+    assert rule_in(message) == (kept, whole)

@@ -372,6 +372,94 @@ def test_secret_error_still_names_the_field(field: str, shown: str) -> None:
     )
 
 
+def _refusal(
+    *causes: tuple[str, str], message: str = "", method: str = "PATCH"
+) -> tuple[str, str, ApiError]:
+    named = [{"reason": "X", "field": at, "message": says} for at, says in causes]
+    answer = status(422, "Invalid", message or f"Secret is invalid: {CANARY}", causes=named)
+    path = "/api/v1/namespaces/n/secrets/s"
+    request = ApiRequest(method, path, secret=True, body=SENT if method == "PATCH" else None)
+    error = response_failure(request, answer, CLIENT).error
+    assert isinstance(error, ApiError)
+    assert CANARY not in f"{error!s} {error!r} {vars(error)}"
+    return error.message, error.problem.hint, error
+
+
+HIDDEN = "; the server's words are hidden, because they may hold a value"
+TO_SEE = "To see the server's words, which may hold a value: kubectl"
+UNTYPED = "failed to create typed patch object (n/s; /v1, Kind=Secret):"
+APPLY = f"{TO_SEE} apply -n n --server-side --dry-run=server -f FILE"
+
+
+@pytest.mark.parametrize(
+    ("causes", "message", "hint"),
+    [
+        # The manifest lacks them, and the API names them for each TLS Secret.
+        (
+            [("data[tls.crt]", "Required value"), ("data[tls.key]", "Required value")],
+            "data[tls.crt]: Required value, data[tls.key]: Required value",
+            "",
+        ),
+        (
+            [("metadata.annotations[kubernetes.io/service-account.name]", "Required value")],
+            "metadata.annotations[kubernetes.io/service-account.name]: Required value",
+            "",
+        ),
+        (
+            [("type", f'Invalid value: "{CANARY}": field is immutable')],
+            "type: Invalid value: field is immutable",
+            "",
+        ),
+        (
+            [("data[k]", "Required value"), ("data[a.b]", f'Invalid value: "{CANARY}": no')],
+            f"data[k]: Required value, data[a.b]: Invalid value{HIDDEN}",
+            APPLY,
+        ),
+        (
+            [("data[k]", CANARY)],
+            f"the server refused the request at data[k] (Invalid){HIDDEN}",
+            APPLY,
+        ),
+        ([], f"the server refused the request (Invalid){HIDDEN}", APPLY),
+    ],
+)
+def test_refused_secret_gives_the_reason_or_says_that_it_is_hidden(
+    causes: list[tuple[str, str]], message: str, hint: str
+) -> None:
+    assert _refusal(*causes)[:2] == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("method", "message", "hint"),
+    [
+        ("PATCH", f'admission webhook "w" denied the request: {CANARY}', APPLY),
+        (
+            "DELETE",
+            f'admission webhook "w" denied the request: {CANARY}',
+            f"{TO_SEE} delete -n n --dry-run=server secret NAME",
+        ),
+        ("PATCH", 'admission webhook "w" denied the request', ""),
+        # What follows is only the value.
+        (
+            "PATCH",
+            f"{UNTYPED} .data: expected map, got &{{[{CANARY}]}}",
+            "",
+        ),
+    ],
+)
+def test_refused_secret_names_the_command_that_shows_what_is_left_out(
+    method: str, message: str, hint: str
+) -> None:
+    assert _refusal(message=message, method=method)[1] == hint
+
+
+def test_refused_secret_shows_no_words_of_a_webhook() -> None:
+    """It chooses the causes, too."""
+    _, _, error = _refusal(("data[k]", "Required value"), message=DENIED)
+
+    assert [cause["message"] for cause in error.causes] == [""]
+
+
 DENIED = f'admission webhook "w" denied the request: {CANARY}'
 
 
