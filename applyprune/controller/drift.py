@@ -164,7 +164,7 @@ class _DriftedField(Struct, frozen=True):
             return f"{self.object} was deleted"
         who = " ".join(part for part in (drift.manager, drift.time) if part)
         if not who:
-            who = "removed" if drift.found == "none" else "no field manager shows"
+            who = "removed" if drift.found is None else "no field manager shows"
         return f"{self.object} {_cut(self.field)} ({who})"
 
     @property
@@ -182,7 +182,11 @@ class _DriftedField(Struct, frozen=True):
                 f"{self.object}: somebody has deleted it again after it was created again "
                 f"{most} times. To end this: remove it from the source."
             )
-        values = "" if self.is_secret else f" (ours {drift.wanted}, theirs {drift.found})"
+        values = (
+            ""
+            if self.is_secret
+            else f" (ours {drift.wanted or 'none'}, theirs {drift.found or 'none'})"
+        )
         kind = f"{ref.kind}.{ref.group}" if ref.group else ref.kind
         return (
             f"{self.object} {_cut(self.field)}: {who} has changed it again after {most} "

@@ -551,10 +551,10 @@ class Drift(Struct, frozen=True):
 
     path: str
     """The JSON pointer of the field."""
-    wanted: str
-    """The desired value; empty if unknown."""
-    found: str
-    """The live value."""
+    wanted: str | None
+    """The desired value; None if unknown."""
+    found: str | None
+    """The live value; None if the field was removed."""
     manager: str = ""
     """The field manager that wrote it; empty if unknown."""
     operation: str = ""

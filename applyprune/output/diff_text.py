@@ -176,11 +176,16 @@ def _drift(diff: ObjectDiff) -> Iterator[str]:
         what = "removed" if diff.before is None else "changed"
         yield f"drift: {what} since the last apply of this manifest"
     for drift in diff.drift:
-        # The masks of two different values of a Secret are equal.
-        is_masked = drift.found == drift.wanted
-        values = "has changed" if is_masked else f"is {drift.found}, was {drift.wanted}"
+        values, before = f"is {drift.found}", f", was {drift.wanted}"
+        if drift.found is None:
+            values, before = "was removed", f", it was {drift.wanted}"
+        elif drift.found == drift.wanted:
+            # The masks of two different values of a Secret are equal.
+            values, before = "has changed", ""
+        values += "" if drift.wanted is None else before
         details = ", ".join(part for part in (drift.operation, drift.time) if part)
-        author = f", by {drift.manager} ({details})" if drift.manager else ""
+        author = f", by {drift.manager}" if drift.manager else ""
+        author += f" ({details})" if author and details else ""
         yield f"drift: {drift.path} {values}{author}"
 
 

@@ -167,12 +167,14 @@ def _message(status: ObjectStatus) -> str:
 
 def _first_drift(status: ObjectStatus) -> str:
     """Return the first field that has drifted of each manager, and how many more there are."""
-    by: dict[str, list[str]] = {}
+    by: dict[tuple[str, bool], list[str]] = {}
     for drift in status.drift:
-        by.setdefault(drift.manager, []).append(drift.path)
+        removed = drift.found is None and not drift.manager
+        by.setdefault((drift.manager, removed), []).append(drift.path)
     parts = []
-    for manager, (first, *others) in by.items():
-        what = f"{manager} changed {first}" if manager else f"{first} was removed"
+    for (manager, removed), (first, *others) in by.items():
+        by_nobody = f"{first} {'was removed' if removed else 'has changed'}"
+        what = f"{manager} changed {first}" if manager else by_nobody
         parts.append(f"{what} and {counted(len(others), 'more field')}" if others else what)
     return and_more(parts, _MANAGERS)
 
@@ -212,7 +214,8 @@ def _drifts(objects: list[ObjectStatus]) -> Iterator[str]:
         for drift in status.drift:
             who = " ".join(part for part in (drift.manager, drift.operation, drift.time) if part)
             wanted = f" (the set's: {drift.wanted})" if drift.wanted else ""
-            yield f"  {drift.path}: {drift.found}{wanted}{f', by {who}' if who else ''}"
+            found = "removed" if drift.found is None else drift.found
+            yield f"  {drift.path}: {found}{wanted}{f', by {who}' if who else ''}"
 
 
 def _name(status: ObjectStatus) -> str:

@@ -319,10 +319,25 @@ def _step(step: ApplyStep | RemoveStep) -> dict[str, Any]:
 def _record(value: object) -> dict[str, Any]:
     kind: type = type(value)
     record = {key: data(getattr(value, name)) for name, key in _keys(kind)}
-    if isinstance(value, Origin):
-        # Lines and columns start at 1. An unknown one is null.
-        return {key: part or None for key, part in record.items()}
+    for key in _NULL_IF_UNKNOWN.get(kind, ()):
+        if record[key] in _UNKNOWN:
+            record[key] = None
     return record
+
+
+# What is null if it is unknown or absent. Lines and columns start at 1, no name or time is empty,
+# and a value is JSON.
+_NULL_IF_UNKNOWN: Mapping[type, Sequence[str]] = MappingProxyType(
+    {
+        Origin: ("path", "document", "line", "column"),
+        Drift: ("manager", "operation", "time"),
+        ManagerConflict: ("operation", "subresource", "time"),
+        ContestedField: ("ours", "theirs"),
+        FieldsOfManager: ("time",),
+        WarningEvent: ("last",),
+    }
+)
+_UNKNOWN = frozenset({"", 0, "none"})
 
 
 @cache

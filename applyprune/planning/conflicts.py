@@ -617,7 +617,7 @@ def _fields(text: str) -> FieldSet:
 # another's write, or an associative list gets another order.
 
 
-DELETED = Drift("", "", "none")
+DELETED = Drift("", None, None)
 """The drift of an object that somebody has deleted."""
 
 
@@ -776,7 +776,7 @@ def _drift(
         found.append(
             Drift(
                 to_pointer(path),
-                "" if wanted is None else _text(value_at(wanted, path), live),
+                None if wanted is None else _text(value_at(wanted, path), live),
                 _text(value_at(live.body, path), live),
                 manager=writer.manager,
                 operation=writer.operation + through,
@@ -786,10 +786,10 @@ def _drift(
     return tuple(sorted(found, key=lambda drift: drift.path))
 
 
-def _text(value: Any | MissingType, live: LiveObject) -> str:
+def _text(value: Any | MissingType, live: LiveObject) -> str | None:
     # The manifest may contain a label of a Secret, but masking every field is simple and safe.
     secret = may_be_secret(live.body or {}) or live.ref.group_kind == SECRET
-    return "none" if value is MISSING else value_text(value, secret=secret)
+    return None if value is MISSING else value_text(value, secret=secret)
 
 
 def differs(body: Mapping[str, Any], live: LiveObject, path: Path) -> bool:

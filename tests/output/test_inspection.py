@@ -130,7 +130,7 @@ def test_long_message_is_cut_to_the_terminal(name: str, expected: list[str]) -> 
 
 
 KNOWN = Drift("/data/a", "1", "2", "kubectl-edit", "Update", "2026-01-01T00:00:00Z")
-BARE = Drift("/data/b", "", "none")
+BARE = Drift("/data/b", None, None)
 MESSAGES: dict[str, tuple[ObjectStatus, str]] = {
     "one field": (replace(A, drift=(KNOWN,)), "kubectl-edit changed /data/a"),
     "two fields": (
@@ -140,6 +140,10 @@ MESSAGES: dict[str, tuple[ObjectStatus, str]] = {
     "more fields": (
         replace(A, drift=(BARE, KNOWN, BARE)),
         "/data/b was removed and 1 more field, kubectl-edit changed /data/a",
+    ),
+    "one without a manager": (
+        replace(A, drift=(BARE, Drift("/data/c", None, "2"))),
+        "/data/b was removed, /data/c has changed",
     ),
     "several managers": (
         replace(A, drift=(KNOWN, replace(KNOWN, path="/data/c", manager="kubectl-set"), KNOWN)),
@@ -171,7 +175,7 @@ def test_drift_is_listed() -> None:
     assert out[2:6] == [
         "configmap/a -n shop has drifted:",
         "  /data/a: 2 (the set's: 1), by kubectl-edit Update 2026-01-01T00:00:00Z",
-        "  /data/b: none",
+        "  /data/b: removed",
         "web -n shop: 1 object, 1 ready, 1 drifted",
     ]
 

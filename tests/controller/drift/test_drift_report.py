@@ -70,7 +70,7 @@ def condition(
 
 def test_first_ten_fields_are_named_with_who_and_when() -> None:
     """What was deleted or removed has nobody."""
-    gone = step("z", Drift("", "", "none"), cause=Cause.DRIFT_KEPT)
+    gone = step("z", Drift("", None, None), cause=Cause.DRIFT_KEPT)
     fields = [drift(f"/data/k{number}") for number in range(9)]
     removed = drift("/data/x", found="none", manager="")
     status, reason, message = condition(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from applyprune.model.events import ErrorRaised, Finished, ObjectDiff, ObjectDone, Started
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import Drift
@@ -12,6 +14,8 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal import rendered
+from applyprune.planning.secrets import HIDDEN
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
@@ -73,6 +77,24 @@ def test_change_is_a_header_and_a_unified_diff() -> None:
         "+  replicas: 2",
         "",
     ]
+
+
+@pytest.mark.parametrize(
+    ("drift", "expected"),
+    [
+        (DRIFT, "is 5, was 2, by kubectl (Update of scale, 2026-01-01T00:00:00Z)"),
+        # The manifest is another one than that of the last apply.
+        (replace(DRIFT, wanted=None, time="", operation=""), "is 5, by kubectl"),
+        (replace(DRIFT, wanted=None, manager=""), "is 5"),
+        (Drift("/spec/replicas", "2", None), "was removed, it was 2"),
+        (Drift("/spec/replicas", None, None), "was removed"),
+        (replace(DRIFT, wanted=HIDDEN, found=HIDDEN, manager=""), "has changed"),
+        (Drift("/spec/replicas", HIDDEN, None), f"was removed, it was {HIDDEN}"),
+    ],
+)
+def test_drift_says_only_what_is_known(drift: Drift, expected: str) -> None:
+    out, _ = lines(replace(CHANGED, drift=(drift,)))
+    assert out[2] == f"    drift: /spec/replicas {expected}"
 
 
 def test_created_or_deleted_object_is_shown_whole() -> None:

@@ -11,11 +11,16 @@ from msgspec import Struct
 
 from applyprune import errors
 from applyprune.model import events, fate, fieldset, identity, inventory, live, plan, problem
-from applyprune.model.events import Started
+from applyprune.model.events import FieldsOfManager, ObjectStatus, Started, WarningEvent, current
 from applyprune.model.fate import Fate, Outcome
+from applyprune.model.fieldset import Drift
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Guard, GuardVerdict
+from applyprune.model.problem import ContestedField, ManagerConflict, Origin
 from applyprune.output.json import EVENT_NAMES, KEYS, data, event_data
+from applyprune.values import replace
 from tests.support.output import stream
 from tests.support.output.printed import FILES, printed
 from tests.support.output.schemas import NAMES, complaints, schema
@@ -122,6 +127,43 @@ def test_type_that_is_not_for_output_raises() -> None:
     """A manifest's body cannot come out by mistake."""
     with pytest.raises(TypeError, match="Desired is not for output"):
         data(desired(body()))
+
+
+DRIFTED = Drift("/data/a", '"b"', '"hand"', "kubectl", "Update", "2026-01-01T00:00:00Z")
+FIELD = ContestedField(".data.a", "/data/a", '"b"', '"none"')
+
+
+@pytest.mark.parametrize(
+    ("value", "nulls"),
+    [
+        (DRIFTED, set()),
+        (Drift("/data/a", None, None), {"desired", "live", "manager", "operation", "time"}),
+        # The path of the whole object is a JSON pointer, too.
+        (replace(DRIFTED, path="", wanted=None), {"desired"}),
+        (ManagerConflict("m", "Update", "scale", "2026-01-01T00:00:00Z", (FIELD,)), set()),
+        (ManagerConflict("m", "", "", ""), {"operation", "subresource", "time"}),
+        (FIELD, set()),
+        (replace(FIELD, ours=None, theirs="none"), {"ours", "theirs"}),
+        (FieldsOfManager("m", ()), {"time"}),
+        (WarningEvent("pod/a", "BackOff", "", 1, ""), {"last"}),
+        (Origin("a.yaml", 1), {"line", "column"}),
+    ],
+)
+def test_unknown_or_absent_is_null(value: object, nulls: set[str]) -> None:
+    shown = data(value)
+    assert {key for key, part in shown.items() if part is None} == nulls
+
+
+def test_drift_without_values_fits_the_schema() -> None:
+    drifted = ObjectStatus(
+        Ref("", "ConfigMap", "shop", "a"),
+        current("fine"),
+        Ownership.OWNED,
+        None,
+        drifted=True,
+        drift=(Drift("/data/a", None, None),),
+    )
+    assert complaints("events", event_data(drifted)) == []
 
 
 @pytest.mark.parametrize("name", NAMES)

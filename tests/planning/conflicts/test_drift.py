@@ -61,10 +61,10 @@ def entry(owned: dict[str, Any]) -> InventoryEntry:
 ALL: dict[str, Any] = {**REPLICAS, "f:metadata": OURS["f:metadata"]}
 ALL["f:spec"] = {**REPLICAS["f:spec"], **IMAGE["f:spec"], **OURS["f:spec"], "f:gone": {}}
 ANNOTATED: dict[str, Any] = {"f:metadata": {"f:annotations": {"f:team": {}}}}
-GONE = ("/spec/gone", "none", "")
+GONE = ("/spec/gone", None, "")
 PATH = '/spec/containers[name="c"]/image'
 
-CASES: dict[str, tuple[tuple[dict[str, Any], ...], list[tuple[str, str, str]]]] = {
+CASES: dict[str, tuple[tuple[dict[str, Any], ...], list[tuple[str, str | None, str]]]] = {
     "all that is lost, and who has it": (
         (managed("kubectl-edit", IMAGE), managed("kubectl", REPLICAS, "", "scale")),
         [(PATH, '"x\\u001b[1m"', "kubectl-edit"), GONE, ("/spec/replicas", "5", "kubectl")],
@@ -105,7 +105,7 @@ def test_drift_of_a_secret_shows_nothing() -> None:
     metadata = {"managedFields": [managed(MANAGER, OURS, THEN), managed("kubectl-edit", fields)]}
     there = LiveObject.of(ref, "uid", "1", metadata, body)
     (one,) = recorded_drift(entry({**OURS, **fields}), there, MANAGER)
-    assert (one.path, one.found, one.wanted) == ("/data/key", "(secret)", "")
+    assert (one.path, one.found, one.wanted) == ("/data/key", "(secret)", None)
 
 
 def test_drift_is_detected() -> None:
