@@ -1,7 +1,7 @@
 """``-o markdown``: one page about a run: counts, changes, failures, diffs, and the plan's digests.
 
 It fits into a comment of a pull request, and into the summary of a pipeline's step. What would be
-deleted comes first.
+deleted comes first, also if that is refused, and the digests come last.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from applyprune.model.events import (
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import Mismatch
-from applyprune.model.options import DryRun
 from applyprune.model.plan import (
     ApplyStep,
     Consequence,
@@ -31,13 +30,15 @@ from applyprune.model.plan import (
     GuardVerdict,
     Plan,
     RemoveStep,
+    Why,
 )
-from applyprune.model.problem import Problem
-from applyprune.model.text import and_more, visible, visible_lines
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text import and_more, counted, visible, visible_lines
 from applyprune.output.plan_text import plan_counts, step_details, words_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import NAMED, reason_of
 from applyprune.output.report import ObjectReport, RunReport
+from applyprune.planning.guards import WOULD_DELETE
 
 ROWS = 200
 """The largest number of objects, and of problems, that the page shows."""
@@ -69,7 +70,8 @@ def page(report: RunReport, room: int) -> str:
 
     Parts that do not fit are left out, and rows of lists; their number is reported.
     """
-    left = room - len(_note(len(report.objects)).encode())
+    digests = [text for text in [_digests(report)] if text]
+    left = room - len("\n\n".join([_note(len(report.objects)), *digests]).encode())
     kept: list[str] = []
     skipped = 0
     for part in _parts(report):
@@ -84,7 +86,7 @@ def page(report: RunReport, room: int) -> str:
             skipped += 1
     if not kept:
         return ""
-    return "\n\n".join([*kept, _note(skipped)] if skipped else kept)
+    return "\n\n".join([*kept, *([_note(skipped)] if skipped else []), *digests])
 
 
 class _Listing(Struct, frozen=True):
@@ -141,11 +143,6 @@ _LAST = 9
 
 def _parts(report: RunReport) -> Iterator[str | _Listing]:
     yield _head(report)
-    # Whether the run has written all that its plan says: then nothing is left to approve.
-    finished = report.finished
-    is_done = not _is_dry(report) and finished is not None and not finished.exit_code
-    if report.plan is not None and (digests := _digests(report.plan, done=is_done)):
-        yield digests
     changed = [
         object_report
         for object_report in report.objects
@@ -190,13 +187,15 @@ def _head(report: RunReport) -> str:
     if started and started.context:
         about += f" → {code(started.context)}"
     verb = f" {started.mode}" if started else ""
-    dry = _is_dry(report)
+    dry = report.is_dry
     lines = [
         f"### What applyprune{verb} would do{about}" if dry else f"### applyprune{verb}{about}"
     ]
     finished = report.finished
     if finished is None:
         return "\n\n".join([*lines, "**The run did not finish.**"])
+    if refused := _refused(report):
+        lines.append(refused)
     if finished.exit_code > 1 or (finished.exit_code and not dry):
         lines.append(f"Exit code {finished.exit_code}, after {finished.elapsed:.1f} s.")
     elif dry:
@@ -208,10 +207,53 @@ def _head(report: RunReport) -> str:
     return "\n\n".join(lines)
 
 
+def _refused(report: RunReport) -> str:
+    """Return what a refused prune would delete, and whether an approval allows that; or nothing."""
+    plan, blocked = report.plan, report.prune_blocked
+    if plan is None or blocked is None:
+        return ""
+    what = blocked.message.partition(WOULD_DELETE)[2]
+    doomed = [step for step in plan.removals if step.is_doomed and not step.is_going]
+    recreated = [step for step in plan.applies if step.why is Why.NOT_APPROVED]
+    if not (what or doomed or recreated):
+        return "**Refused**: see the problems."
+    what = what or counted(len(doomed) + len(recreated), "object")
+    it = "The merge" if report.is_dry else "It"
+    if blocked.kind is ProblemKind.NOT_APPROVED:
+        return f"**Not approved**: this would delete {what}. {it} needs an approval."
+    way = (
+        f"{it} needs an approval."
+        if _is_approvable(plan)
+        else "No approval allows that: see the problems."
+    )
+    return f"**Refused**: this would delete {what}. {way}"
+
+
+def _is_approvable(plan: Plan) -> bool:
+    """Return whether an approval is enough for the deletions of a plan."""
+    lifted = plan.if_approved
+    if plan.refusal is None or plan.refusal.kind is ProblemKind.NOT_APPROVED:
+        return True
+    return lifted is not None and lifted.refusal is None
+
+
+def _is_refused(step: ApplyStep | RemoveStep | None, done: ObjectDone, report: RunReport) -> bool:
+    """Return whether only a refusal of the whole prune keeps an object from being pruned."""
+    is_doomed = isinstance(step, RemoveStep) and step.is_doomed
+    return is_doomed and done.outcome is Outcome.NOT_PRUNED and report.prune_blocked is not None
+
+
 def _counts(report: RunReport, finished: Finished) -> Mapping[str, int]:
     """Return the number of objects by what was done with them, or would be."""
-    if _is_dry(report):
-        return plan_counts(finished.counts, report.plan, report.mode)
+    if report.is_dry:
+        counts = plan_counts(finished.counts, report.plan, report.mode)
+        steps = _steps(report)
+        done = [one.result for one in report.objects if one.result is not None]
+        refused = sum(_is_refused(steps.get(one.ref), one, report) for one in done)
+        kept = words_of(Outcome.NOT_PRUNED.task, report.mode)
+        to_delete = words_of(Outcome.PRUNED.task, report.mode)
+        counts = {f"{to_delete} (refused)": refused, **counts, kept: counts.get(kept, 0) - refused}
+        return {words: count for words, count in counts.items() if count > 0}
     return {
         words_of(outcome.text, report.mode): count
         for outcome in Outcome
@@ -219,11 +261,24 @@ def _counts(report: RunReport, finished: Finished) -> Mapping[str, int]:
     }
 
 
-def _digests(plan: Plan, *, done: bool) -> str:
+def _steps(report: RunReport) -> Mapping[Ref, ApplyStep | RemoveStep]:
+    if not report.is_dry or report.plan is None:
+        return {}
+    return {step.entry.ref: step for step in report.plan.steps}
+
+
+def _digests(report: RunReport) -> str:
     """Return the digests that bind an apply to this plan, or approve its deletions."""
+    plan, finished = report.plan, report.finished
+    if plan is None:
+        return ""
+    # If the run has written all that its plan says, nothing is left to approve.
+    done = not report.is_dry and finished is not None and not finished.exit_code
     lines = [f"The plan's digest is {code(plan.digest)}."] if plan.digest else []
     if plan.deletions and not done:
-        lines.append(f"To approve its deletions: {code(f'--approve {plan.deletions}')}.")
+        approval = f"To approve its deletions: {code(f'--approve {plan.deletions}')}."
+        own = f"The digest of its deletions is {code(plan.deletions)}."
+        lines.append(approval if _is_approvable(plan) else own)
     return "\n\n".join(lines)
 
 
@@ -237,9 +292,7 @@ _FIRST = {
 
 
 def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> _Listing:
-    steps: dict[Ref, ApplyStep | RemoveStep] = {}
-    if _is_dry(report) and report.plan is not None:
-        steps = {step.entry.ref: step for step in report.plan.steps}
+    steps = _steps(report)
     rows = [
         [
             _cell(result.ref.short),
@@ -250,14 +303,16 @@ def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> _Lis
         for object_report in changed[:ROWS]
         if (result := object_report.result)
     ]
-    head = "plan" if _is_dry(report) else "result"
+    head = "plan" if report.is_dry else "result"
     return _listing("Changes", ["object", "namespace", head, "reason"], rows, len(changed))
 
 
 def _word(done: ObjectDone, step: ApplyStep | RemoveStep | None, report: RunReport) -> str:
     """Return what was or would be done with an object; an adoption is more than an update."""
-    if not _is_dry(report):
+    if not report.is_dry:
         return words_of(done.outcome.text, report.mode)
+    if _is_refused(step, done, report):
+        return f"{words_of(Fate.PRUNE.forecast, report.mode)}, but is refused"
     adopts = done.outcome is Outcome.UPDATED and step is not None and step.fate is Fate.ADOPT
     return words_of(Fate.ADOPT.forecast if adopts else done.outcome.forecast, report.mode)
 
@@ -342,7 +397,7 @@ def _problems(report: RunReport) -> Iterator[tuple[str, Problem]]:
     labels: dict[tuple[object, ...], str] = {}
     for one in report.objects:
         if one.problem is not None:
-            label = _label(one, dry=_is_dry(report))
+            label = _label(one, dry=report.is_dry)
             key = (label, *reason_of(one.ref, one.problem))
             alike.setdefault(key, []).append((one.ref, one.problem))
             labels[key] = label
@@ -357,11 +412,6 @@ def _label(object_report: ObjectReport, *, dry: bool) -> str:
     if result is None or result.problem is None:
         return "not ready"
     return result.outcome.forecast if dry else result.outcome.text
-
-
-def _is_dry(report: RunReport) -> bool:
-    """Return whether the run only shows what another one would do."""
-    return report.started is not None and report.started.dry_run is not DryRun.OFF
 
 
 def _bounded(title: str, problems: Sequence[tuple[str, Problem]]) -> _Listing:

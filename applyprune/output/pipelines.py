@@ -29,6 +29,7 @@ from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
+from applyprune.model.plan import ConsequenceKind
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import ArtifactPushed, InputChecked, VersionReport
 from applyprune.model.text import counted, visible, visible_lines, without_commands
@@ -52,6 +53,11 @@ _WARNING = ("warning", "minor")
 _SKIPPED = ("warning", "info")
 _LIFTED = ("notice", "minor")
 _FORECAST = ("notice", "info")
+_DELETION = ("notice", "major")
+# A comparison has them too, and the result of each is reported in any case.
+_DELETIONS = frozenset({Fate.PRUNE, Fate.RECREATE})
+_DELETED = frozenset({Outcome.PRUNED, Outcome.DELETED, Outcome.RECREATED})
+_DELETING = frozenset({ConsequenceKind.VOLUME_DELETED, ConsequenceKind.CASCADE})
 
 _PROGRAM = "applyprune"
 
@@ -102,20 +108,26 @@ def findings(event: Event, report: RunReport) -> Iterator[Finding]:
             if (verdict := report.verdict) is not None:
                 yield Finding(_FAILURE, _PROGRAM, verdict)
         case _:
-            yield from _forecast(event)
+            yield from _forecast(event, report)
 
 
-def _forecast(event: Event) -> Iterator[Finding]:
+def _forecast(event: Event, report: RunReport) -> Iterator[Finding]:
     """Yield what would change, each lifted guard and each consequence."""
     match event:
+        case ObjectDone(ref=ref, outcome=outcome) if outcome in _DELETED and report.is_dry:
+            fate = Fate.RECREATE if outcome is Outcome.RECREATED else Fate.PRUNE
+            yield Finding(
+                _DELETION, ref.short, f"{ref} {outcome.forecast}", event.origin, check=str(fate)
+            )
         case Planned(plan=plan):
             for guard, line in lifted_guards(plan):
                 yield Finding(_LIFTED, "a lifted guard", line, check=str(guard))
             for caused, origin in with_origins(plan):
                 message = f"{caused.ref}: {caused.message}"
                 check = str(caused.kind)
-                yield Finding(_FORECAST, caused.ref.short, message, origin, check=check)
-        case ObjectDiff(ref=ref, fate=fate) if fate is not Fate.LEAVE:
+                levels = _DELETION if caused.kind in _DELETING else _FORECAST
+                yield Finding(levels, caused.ref.short, message, origin, check=check)
+        case ObjectDiff(ref=ref, fate=fate) if fate not in {Fate.LEAVE, *_DELETIONS}:
             message = f"{ref} {fate.forecast}"
             yield Finding(_FORECAST, ref.short, message, event.origin, check=str(fate))
 

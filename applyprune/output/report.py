@@ -147,12 +147,18 @@ class RunReport(Struct):
 
         The error has a note for each failure, at most ten.
         """
-        dry = self.started is not None and self.started.dry_run is not DryRun.OFF
         done = self.finished.counts if self.finished is not None else {}
-        error = verdict(self._failures(), self.prune_blocked, dry=dry, mode=self.mode, done=done)
+        error = verdict(
+            self._failures(), self.prune_blocked, dry=self.is_dry, mode=self.mode, done=done
+        )
         if error is not None:
             _add_notes(error, self)
             raise error
+
+    @property
+    def is_dry(self) -> bool:
+        """Return whether the run only shows what another one would do."""
+        return self.started is not None and self.started.dry_run is not DryRun.OFF
 
     @property
     def verdict(self) -> Problem | None:

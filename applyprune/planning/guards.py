@@ -425,6 +425,9 @@ _HOW_TO_END = (
 )
 
 
+WOULD_DELETE = ": it would delete "
+
+
 def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem | None:
     """Return the problem of a refused prune; None if no guard refuses it.
 
@@ -439,7 +442,7 @@ def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem |
     count, cascaded = prune.count, len(prune.cascaded)
     along = f", including {counted(cascaded, 'cascaded deletion')}" if cascaded else ""
     # The objects that have left the set may all be gone already, and ``delete`` has no limit.
-    delete = f": it would delete {counted(count, 'object')}{along}" if count else ""
+    delete = f"{WOULD_DELETE}{counted(count, 'object')}{along}" if count else ""
     error = PruneRefused(
         f"the {prune.world.options.mode.removal} was refused{delete if prune.limited else ''}",
         reason=f"{_reason(shown)}{_goes_along(prune)}",

@@ -19,6 +19,7 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     Planned,
+    PruneBlocked,
     Readiness,
     Started,
     Status,
@@ -26,9 +27,9 @@ from applyprune.model.events import (
 )
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Ownership
+from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Plan
+from applyprune.model.plan import Consequence, ConsequenceKind, Plan, Removals, RemoveStep
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.reports import VersionReport
 from applyprune.model.text import without_commands
@@ -112,7 +113,102 @@ def test_page_shows_deletions_first_and_fits_into_a_comment() -> None:
     assert text.index("namespace/gone") < text.index("configmap/n0")
     assert text.index("<details><summary><code>namespace/gone") < text.index("<code>configmap/")
     assert "`--approve sha256:d`" in text
-    assert "are left out" in text.splitlines()[-1]
+    assert "are left out" in text.splitlines()[-5]
+    assert text.splitlines()[-1] == "To approve its deletions: `--approve sha256:d`."
+
+
+GONE = Ref("", "ConfigMap", "home", "gone")
+ONE = RemoveStep(InventoryEntry(GONE, "configmaps", "v1", None, "uid"), None, Fate.PRUNE)
+REFUSAL = Problem(
+    ProblemKind.PRUNE_REFUSED,
+    "the prune was refused: it would delete 3 objects, including 2 cascaded deletions",
+)
+UNAPPROVED = Problem(ProblemKind.NOT_APPROVED, "the deletions are not approved")
+NEEDS = "The merge needs an approval."
+
+
+@pytest.mark.parametrize(
+    ("refusal", "lifted", "dry", "expected"),
+    [
+        (
+            REFUSAL,
+            Removals((ONE,)),
+            DryRun.SERVER,
+            f"**Refused**: this would delete 3 objects, including 2 cascaded deletions. {NEEDS}",
+        ),
+        (
+            replace(REFUSAL, message="the delete was refused"),
+            Removals((ONE,)),
+            DryRun.SERVER,
+            f"**Refused**: this would delete 1 object. {NEEDS}",
+        ),
+        (
+            replace(REFUSAL, message="the delete was refused"),
+            Removals((ONE,), refusal=REFUSAL),
+            DryRun.SERVER,
+            "**Refused**: this would delete 1 object. No approval allows that: see the problems.",
+        ),
+        (
+            replace(REFUSAL, message="the prune was refused"),
+            Removals((ONE,)),
+            DryRun.OFF,
+            "**Refused**: this would delete 1 object. It needs an approval.",
+        ),
+        (
+            UNAPPROVED,
+            None,
+            DryRun.SERVER,
+            f"**Not approved**: this would delete 1 object. {NEEDS}",
+        ),
+    ],
+)
+def test_page_of_a_refused_plan_says_first_what_it_would_delete(
+    refusal: Problem, lifted: Removals | None, dry: DryRun, expected: str
+) -> None:
+    plan = Plan((), (ONE,), refusal=refusal, if_approved=lifted, digest="sha256:p")
+    done = ObjectDone(GONE, Outcome.NOT_PRUNED, reason="prune refused")
+    end = Finished({Outcome.NOT_PRUNED: 1}, 6, 0.1)
+    events = (replace(STARTED, dry_run=dry), Planned(plan), done, PruneBlocked(refusal), end)
+    lines = printed("markdown", events).splitlines()
+    assert lines[2] == expected
+    assert lines[-1] == "The plan's digest is `sha256:p`."
+    is_shown = "| 1 |" in lines and "| to prune (refused) |" in lines
+    assert is_shown is (dry is not DryRun.OFF)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([ObjectDone(GONE, Outcome.PRUNED)], ["major"]),
+        # A comparison says it twice.
+        ([ObjectDiff(GONE, Fate.PRUNE, {}, None), ObjectDone(GONE, Outcome.PRUNED)], ["major"]),
+        (
+            [ObjectDiff(GONE, Fate.RECREATE, {}, {}), ObjectDone(GONE, Outcome.RECREATED)],
+            ["major"],
+        ),
+        ([ObjectDiff(GONE, Fate.CHANGE, {}, {}), ObjectDone(GONE, Outcome.UPDATED)], ["info"]),
+        (
+            [
+                Planned(
+                    Plan((), (), consequences=(Consequence(ConsequenceKind.CASCADE, GONE, "x"),))
+                )
+            ],
+            ["major"],
+        ),
+        (
+            [
+                Planned(
+                    Plan((), (), consequences=(Consequence(ConsequenceKind.ROLLOUT, GONE, "x"),))
+                )
+            ],
+            ["info"],
+        ),
+    ],
+)
+def test_gitlab_shows_a_deletion_as_major(events: list[Event], expected: list[str]) -> None:
+    dry = replace(STARTED, dry_run=DryRun.SERVER)
+    report = json.loads(printed("gitlab", [dry, *events, Finished({}, 0, 0.1)]))
+    assert [one["severity"] for one in report] == expected
 
 
 def test_unfinished_file_is_valid_and_says_so() -> None:
