@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.cli.options import AT, CLUSTER, INPUT, OPTIONAL_NAME, OUTPUT, PLACEMENT, command
-from applyprune.errors import raise_all
+from applyprune.errors import EmptyInput, raise_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,9 @@ def check(
     """Check manifests without any cluster.
 
     Finds what no cluster would take: YAML that tools read differently, kinds and scopes of the
-    built-in API, duplicates, annotations that nobody understands, chart hooks, waves and cycles,
-    values that a Secret or ConfigMap cannot have. Warns about references that look mistyped, and
+    built-in API, duplicates, invalid names, labels and keys, annotations that nobody understands,
+    chart hooks, waves and cycles, values that a Secret or ConfigMap cannot have, what SOPS has
+    encrypted, an input without any object. Warns about references that look mistyped, and
     names the kinds that only a cluster knows. Which fields a kind has, only the server knows: plan
     and apply check them. Exits with 2 if anything is wrong.
 
@@ -61,6 +62,11 @@ def _events(name: str, read: InputReader, namespace: str, options: Options) -> I
     given = yield from read_input(read)
 
     def events() -> Iterator[Event]:
+        if not given:
+            raise EmptyInput(
+                "there is no object in the input",
+                hint="Check the paths, and the ignore rules of the folder.",
+            )
         found = check_input(given, applyset_identity(name, namespace), options)
         yield from map(WarningRaised, found.warnings)
         raise_all(found.errors)

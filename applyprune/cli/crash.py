@@ -13,8 +13,10 @@ from applyprune._version import __version__
 BUG = 70
 """The exit code for an internal error: EX_SOFTWARE of sysexits.h."""
 FAILED = 3
+WRONG_INPUT = 2
 TRACEBACK = "APPLYPRUNE_TRACEBACK"
 _NEXT_STEP = "What was written to the cluster is recorded; the next run continues from there."
+_GONE = "Change to one that exists, and run again. A job may have cleaned its checkout meanwhile."
 _SYSTEM_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE}
 )
@@ -27,6 +29,8 @@ def describe_crash(error: Exception) -> tuple[str, int]:
     """
     if _lacks_memory(error):
         return f"out of memory\n  Allow more memory, or split the set. {_NEXT_STEP}", FAILED
+    if _lacks_folder(error):
+        return f"the current folder no longer exists\n  {_GONE}", WRONG_INPUT
     if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
         name = f" ({error.filename})" if isinstance(error.filename, str) else ""
         return f"{error.strerror}{name}\n  {_NEXT_STEP}", FAILED
@@ -39,6 +43,17 @@ def describe_crash(error: Exception) -> tuple[str, int]:
         f"  {TRACEBACK}=1 prints a traceback, which may contain values of your objects."
     )
     return message, BUG
+
+
+def _lacks_folder(error: Exception) -> bool:
+    """Return whether the current folder was deleted: then a relative path means nothing."""
+    if not isinstance(error, FileNotFoundError) or error.filename is not None:
+        return False
+    try:
+        os.getcwd()  # noqa: PTH109 -- the error of pathlib is the same
+    except FileNotFoundError:
+        return True
+    return False
 
 
 # What Python and the system's loader say where they do not raise MemoryError.

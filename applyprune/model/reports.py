@@ -100,9 +100,11 @@ class InputChecked(Struct, frozen=True):
     @property
     def text(self) -> str:
         """Return a line about it."""
-        line = f"{counted(self.objects, 'object')} checked without a cluster"
-        unknown = f"; not known here: {and_more(self.unknown, 5)}" if self.unknown else ""
-        return f"{line}{unknown}; the fields of a kind need one: applyprune plan"
+        custom = f", and all but the name of {and_more(self.unknown, 5)}" if self.unknown else ""
+        return (
+            f"no fault found in {counted(self.objects, 'object')}; "
+            f"only a cluster can check the fields{custom}: applyprune plan"
+        )
 
 
 class ArtifactPushed(Struct, frozen=True):

@@ -6,8 +6,11 @@ set cannot contain, what is not sent and what waits for its kind is found here a
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from contextlib import suppress
+from itertools import islice, pairwise
+from shlex import quote
 from typing import Any
 
 from msgspec import Struct, field
@@ -168,7 +171,7 @@ def resolve(
         own_namespace = override or manifest.namespace or namespace
         # Else its hook is an error already.
         is_decided = decision is HelmHooks.APPLY or _hook_text(manifest) is None
-        faults, late = [*_mark_errors(manifest), *_key_errors(manifest)], None
+        faults, late = _own_errors(manifest), None
         try:
             resource = _resource(manifest, catalogue, definitions)
             candidate = _desired_of(manifest, resource, applyset, own_namespace, versions, rules)
@@ -271,13 +274,18 @@ def _blocked_by(
     return found
 
 
-def _mark_errors(manifest: Manifest) -> list[InputError]:
-    """Return an error for each annotation that applyprune or its own tool would not understand."""
+def _own_errors(manifest: Manifest) -> list[InputError]:
+    """Return what is wrong with a manifest whatever the server serves.
+
+    No annotation may be one that applyprune or its own tool would not understand.
+    """
     metadata, origin = manifest.body["metadata"], manifest.origin
     kind = manifest.gvk.group_kind
     return [
         *annotation_errors(metadata, origin, kind),  # guard: unknown-annotation -> *()
         *peer_errors(metadata, origin),  # guard: unknown-peer-value -> *()
+        *_key_errors(manifest),
+        *_encrypted(manifest),
     ]
 
 
@@ -644,6 +652,58 @@ def placeholders(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
 
 # What is any JSON in a schema of a CRD, unless it is the name of a field there.
 _JSON_IN_SCHEMA = frozenset({"default", "enum", "example"})
+
+
+_SOPS = "sops"
+_SOPS_TEXT = pattern(r"ENC\[AES256_GCM,data:[^,\]]*,iv:[^,\]]*,tag:[^,\]]*,type:\w+\]")
+_ENCRYPTED = "ENC[AES256_GCM,"
+_ENCODED = "RU5DW0FFUzI1Nl9HQ00s"
+"""The same in base64."""
+
+
+def _encrypted(manifest: Manifest) -> Iterator[InputError]:
+    """Yield an error for what SOPS has encrypted; a custom kind may want that as it is."""
+    if not is_built_in(manifest.gvk.group):
+        return
+    if not manifest.packed.may_contain(_ENCRYPTED, _ENCODED):
+        return
+    body, path = manifest.body, manifest.origin.path
+    if "mac" in mapping(body.get(_SOPS)):
+        file = path if path.endswith((".yaml", ".yml", ".json")) and "://" not in path else "FILE"
+        yield InputError(
+            f"{manifest.gvk.kind} {manifest.name}: SOPS has encrypted this file",
+            location=manifest.origin,
+            hint=f"Decrypt it first: sops decrypt {quote(file)} | applyprune apply NAME -f -",
+            field=(_SOPS,),
+        )
+        return
+    for place in islice(_encrypted_fields(body, ()), MOST_ERRORS):
+        yield InputError(
+            f"{manifest.gvk.kind} {manifest.name}: {dotted(place)}: SOPS has encrypted this value, "
+            "and the block sops: that decrypts it is missing",
+            location=manifest.origin,
+            hint="Take the whole file again as sops has written it, and decrypt that.",
+            field=place,
+        )
+
+
+def _encrypted_fields(value: object, place: Field) -> Iterator[Field]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _encrypted_fields(inner, (*place, key))
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _encrypted_fields(inner, (*place, at))
+    elif isinstance(value, str) and _is_encrypted(value):
+        yield place
+
+
+def _is_encrypted(text: str) -> bool:
+    """Return whether a text is one of SOPS as a whole: a file may quote some, and be in order."""
+    if text.startswith(_ENCODED):
+        with suppress(ValueError):
+            text = b64decode(text).decode()
+    return _SOPS_TEXT.fullmatch(text.strip()) is not None
 
 
 def _key_errors(manifest: Manifest) -> Iterator[InputError]:

@@ -14,13 +14,14 @@ from msgspec import Struct
 
 from applyprune.errors import InputError
 from applyprune.model.fate import Fate
-from applyprune.model.identity import GVK, Ref
+from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.kinds import CONFIG_MAP, SECRET
+from applyprune.model.kinds import CONFIG_MAP, NAMESPACE, RBAC, SECRET, SERVICE
 from applyprune.model.live import Resource, mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Desired, Plan
 from applyprune.model.problem import Manifest, Problem
+from applyprune.model.text import is_dns_label, is_dns_subdomain
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.built_in_kinds import built_in_kinds
 from applyprune.planning.desired import (
@@ -90,6 +91,7 @@ def check_input(
         (
             *resolved.errors,
             *_duplicates(resolved.unknown),
+            *_wrong_names(resolved.desired),
             *_wrong_values(resolved.desired),
             *wrong_keys,
         ),
@@ -163,6 +165,69 @@ def _wrong_keys(one: Desired, known: Mapping[GVK, KindSchema | None]) -> Sequenc
         )
         for fault in (changed_key_faults(one.changed_keys, schema) if schema else ())
     ]
+
+
+# Names, labels and keys, by the rules of apimachinery. A kind of an aggregated API has its own.
+
+
+_NAME_HINT = (
+    "Use lower-case letters, digits, '-' and '.', at most 253 characters; the first and the last "
+    "one is a letter or a digit."
+)
+_AS_LABEL = (
+    "Use lower-case letters, digits and '-', at most 63 characters; the first and the last one is "
+    "a letter or a digit."
+)
+_LABEL_HINT = (
+    "Use letters, digits, '-', '_' and '.', at most 63 characters; the first and the last one is a "
+    "letter or a digit."
+)
+_KEY_HINT = f"A key is NAME or DNS-NAME/NAME. {_LABEL_HINT}"
+_DATA_HINT = "Use letters, digits, '-', '_' and '.', at most 253 characters."
+_PLACEHOLDER = "If ${…} is a placeholder, replace it before, for example with envsubst."
+_LABEL_VALUE = pattern(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_DATA_KEY = pattern(r"(?!\.$|\.\.)[-._A-Za-z0-9]{1,253}")
+# Names that are addresses or name a signer have colons.
+_WITH_COLONS = frozenset({"certificates.k8s.io", "networking.k8s.io"})
+_LABELS = frozenset({NAMESPACE, SERVICE})
+
+
+def _wrong_names(desired: Iterable[Desired]) -> Iterator[InputError]:
+    for one in desired:
+        metadata = mapping(one.body.get("metadata"))
+        if not _is_name(one.ref.group_kind, one.ref.name):
+            hint = _AS_LABEL if one.ref.group_kind in _LABELS else _NAME_HINT
+            hint = _PLACEHOLDER if "${" in one.ref.name else hint
+            yield _wrong(one, "invalid metadata.name", hint, "metadata", "name")
+        for part in ("labels", "annotations"):
+            for key, value in mapping(metadata.get(part)).items():
+                if not _is_key(key.lower() if part == "annotations" else key):
+                    yield _wrong(
+                        one, f"metadata.{part}: invalid key", _KEY_HINT, "metadata", part, key
+                    )
+                elif part == "labels" and not _LABEL_VALUE.fullmatch(str(value)):
+                    what = f"metadata.labels: invalid value of {key}"
+                    yield _wrong(one, what, _LABEL_HINT, "metadata", part, key)
+        if one.ref.group_kind in {CONFIG_MAP, SECRET}:
+            for part in ("data", "binaryData"):
+                for key in mapping(one.body.get(part)):
+                    if not _DATA_KEY.fullmatch(key):
+                        yield _wrong(one, f"{part}: invalid key", _DATA_HINT, part, key)
+
+
+def _wrong(one: Desired, what: str, hint: str, *field: str) -> InputError:
+    return InputError(f"{one.ref}: {what}", location=one.origin, hint=hint, field=field)
+
+
+def _is_name(kind: GroupKind, name: str) -> bool:
+    if kind.group == RBAC or (kind.group in _WITH_COLONS and ":" in name):
+        return True
+    return is_dns_label(name) if kind in _LABELS else is_dns_subdomain(name)
+
+
+def _is_key(key: str) -> bool:
+    prefix, slash, name = key.rpartition("/")
+    return bool(name and _LABEL_VALUE.fullmatch(name)) and (not slash or is_dns_subdomain(prefix))
 
 
 # The values of ConfigMaps and Secrets: the server would refuse them without naming the key.

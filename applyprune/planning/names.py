@@ -497,14 +497,14 @@ def advice_for_kind(gvk: GVK, catalogue: ResourceMap, coming: Iterable[Resource]
         versions = " and ".join(sorted({resource.gvk.api_version for resource in brought}))
         return f"Its CustomResourceDefinition in the input serves {versions}."
     if (other := catalogue.find_kind(gvk.group_kind)) is not None:
-        return f"The server serves {other.gvk.api_version}."
+        return f"{gvk.kind} is served as {other.gvk.api_version}."
     of_name = sorted(
         (resource for kind, resource in catalogue.preferred.items() if kind.kind == gvk.kind),
         key=lambda resource: resource.gvk,
     )
     if of_name:
         served = " and ".join(resource.gvk.api_version for resource in of_name)
-        return f"Did you mean {served}? The server serves {gvk.kind} there."
+        return f"Did you mean {served}? {gvk.kind} is served there."
     if (like := _kind_like(gvk, catalogue)) is not None:
         return f"Did you mean {like.gvk}?"
     if "." not in gvk.group:

@@ -483,6 +483,8 @@ _GENERATED = (
 )
 _KUSTOMIZE = "Build its folder: applyprune apply NAME -k DIR"
 _LIVE = "This is a copy of a live object: remove what the server added, also status and defaults."
+_LEAVE_OUT = "If it is not meant as a manifest, leave it out: by .sourceignore, or --ignore-paths."
+_OF_FILES = (".yaml", ".yml", ".json")
 # apimachinery's IsValidPathSegmentName forbids the first two; the others would end the path. Names
 # of RBAC objects may have spaces.
 _UNSAFE = frozenset("/%?#")
@@ -653,7 +655,10 @@ def _hint_to_quote(value: Any) -> str:
 
 
 def _hint_for(origin: Origin) -> str:
-    return _KUSTOMIZE if "kustomization.y" in origin.path.lower() else ""
+    if "kustomization.y" in origin.path.lower():
+        return _KUSTOMIZE
+    is_file = "://" not in origin.path and origin.path.lower().endswith(_OF_FILES)
+    return _LEAVE_OUT if is_file else ""
 
 
 def name_problem(name: str) -> str:

@@ -234,8 +234,18 @@ _LAYERS = frozenset(
 )
 
 
+_CHART = "application/vnd.cncf.helm.chart."
+
+
 def _only_layer(manifest: ArtifactManifest) -> Descriptor:
-    """Return the only layer; raises FetchFailed for none, several, or another type."""
+    """Return the only layer; raises FetchFailed for none, several, another type, or a chart."""
+    if any(layer.media_type.startswith(_CHART) for layer in manifest.layers):
+        # A chart that is signed has a layer for its provenance as well.
+        raise FetchFailed(
+            "the artifact is a Helm chart, not manifests",
+            hint="Render it first: helm template NAME oci://HOST/CHART --version VERSION | "
+            "applyprune apply NAME -f -",
+        )
     if len(manifest.layers) != 1:
         raise FetchFailed(
             f"the artifact has {len(manifest.layers)} layers", reason="exactly one is read"

@@ -31,12 +31,19 @@ def test_check_says_how_much_it_knows(folder: Path, capsys: pytest.CaptureFixtur
     write(folder, {"m/a.yaml": config_map("a"), "m/b.yaml": CERTIFICATE})
     assert call("-f", "m") == 0
     assert capsys.readouterr().out == (
-        "2 objects checked without a cluster; not known here: cert-manager.io/v1 Certificate; "
-        "the fields of a kind need one: applyprune plan\n"
+        "no fault found in 2 objects; only a cluster can check the fields, and all but the name of "
+        "cert-manager.io/v1 Certificate: applyprune plan\n"
     )
     assert call("-f", "m", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)["inputChecked"]
     assert found == {"objects": 2, "unknownKinds": ["cert-manager.io/v1 Certificate"]}
+
+
+def test_empty_input_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder with a wrong name looks just like it."""
+    (folder / "m").mkdir()
+    assert call("-f", "m") == 2
+    assert "there is no object in the input" in capsys.readouterr().err
 
 
 def test_fault_has_its_place_and_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from applyprune.cli.crash import BUG
@@ -44,6 +47,23 @@ def test_unforeseen_error_is_reported_as_a_bug(
     assert words in said
     assert "hunter2" not in said
     assert "Traceback" not in said
+
+
+def test_current_folder_that_is_gone_is_an_input_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the command does with a relative path; a file that is gone is another thing."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    here.rmdir()
+
+    def missing() -> int:
+        return len(Path("a.yaml").read_text(encoding="utf-8"))
+
+    assert exit_code_of(lambda: len(os.path.realpath("a.yaml"))) == 2
+    assert "error: the current folder no longer exists\n" in capsys.readouterr().err
+    assert exit_code_of(missing) == BUG
 
 
 def test_traceback_is_shown_on_request(

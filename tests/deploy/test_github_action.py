@@ -245,7 +245,7 @@ def test_request_without_secrets_is_only_checked(github: GitHubRepository, api: 
         assert f"No plan was made, because {whose} gets no credentials of the cluster" in told[0]
         assert f"There is no comment, because {whose} gets no token that may write" in told[1]
         assert "::error" not in proposed.said
-        assert "3 objects checked without a cluster" in proposed.summary
+        assert "no fault found in 3 objects" in proposed.summary
     (github.checkout / "manifests/web.yaml").write_text("kind: [\n")
     broken = github.start(event).jobs["plan"]
     assert broken.code == 2

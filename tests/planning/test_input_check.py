@@ -44,6 +44,7 @@ def noted(**texts: str) -> dict[str, Any]:
     return config_map("a", annotations=annotation_texts(**texts))
 
 
+ENCRYPTED = "ENC[AES256_GCM,data:aGVsbG8=,iv:AAAA,tag:BBBB,type:str]"
 CERTIFICATE = body("cert-manager.io/v1", "Certificate")
 WRONG: dict[str, tuple[list[dict[str, Any]], str]] = {
     "a kind that is mistyped": ([body("apps/v1", "Deploymnt")], "Did you mean apps/v1 Deployment?"),
@@ -73,6 +74,43 @@ WRONG: dict[str, tuple[list[dict[str, Any]], str]] = {
     "a value of a ConfigMap that is a list": (
         [body("v1", "ConfigMap", data={"a": ["b"]})],
         "expected string, got list",
+    ),
+    "a name": (
+        [config_map("Web_Upper")],
+        "configmap/Web_Upper in namespace home: invalid metadata",
+    ),
+    "a name with a colon": ([config_map("a:b")], "invalid metadata.name"),
+    "a name that is a placeholder": ([config_map("a-${B}")], "envsubst"),
+    "a name that is too long": ([config_map("a" * 254)], "invalid metadata.name"),
+    "a name of a Service with a dot": ([body("v1", "Service", "a.b")], "and '-', at most 63"),
+    "a name of a Namespace with a dot": ([body("v1", "Namespace", "a.b")], "and '-', at most 63"),
+    "a key of a label": ([config_map("a", labels={"a b": "c"})], "metadata.labels: invalid key"),
+    "a prefix of a label": ([config_map("a", labels={"A.io/b": "c"})], "labels: invalid key"),
+    "a value of a label": (
+        [config_map("a", labels={"a": "-c"})],
+        "metadata.labels: invalid value of a",
+    ),
+    "a key of an annotation": (
+        [config_map("a", annotations={"a/b/c": "d"})],
+        "metadata.annotations: invalid key",
+    ),
+    "a key of a ConfigMap": ([body("v1", "ConfigMap", data={"a b": "c"})], "data: invalid key"),
+    "a key of a Secret": ([secret(data={"..a": ""})], "data: invalid key"),
+    "what SOPS has encrypted": (
+        [secret(stringData={"a": ENCRYPTED}, sops={"mac": ENCRYPTED, "version": "3.9.0"})],
+        "SOPS has encrypted this file\n  Decrypt it first: sops decrypt set.yaml | apply",
+    ),
+    "an encrypted value without its block": (
+        [secret(stringData={"a": "b", "c": ENCRYPTED})],
+        "Secret a: stringData.c: SOPS has encrypted this value, and the block sops:",
+    ),
+    "an encrypted value in base64": (
+        [secret(data={"a": base64.b64encode(ENCRYPTED.encode()).decode()})],
+        "Secret a: data.a: SOPS has encrypted this value",
+    ),
+    "an encrypted value of a ConfigMap": (
+        [body("v1", "ConfigMap", data={"a": ENCRYPTED})],
+        "ConfigMap a: data.a: SOPS has encrypted this value",
     ),
     "binary data that is no base64": (
         [body("v1", "ConfigMap", binaryData={"a": "ü"})],
@@ -192,6 +230,19 @@ def test_key_of_which_yaml_makes_another_text(name: str) -> None:
 
 
 FINE: dict[str, list[dict[str, Any]]] = {
+    "names of roles": [body("rbac.authorization.k8s.io/v1", "Role", "system:a B")],
+    "a name that is an address": [body("networking.k8s.io/v1", "IPAddress", "2001:db8::1")],
+    "a name of a kind that nobody knows": [{**CERTIFICATE, "metadata": {"name": "A_b"}}],
+    "names with dots, keys with prefixes": [
+        body("v1", "ConfigMap", "a.b-1", data={".a_B": "c"}),
+        config_map("c", labels={"a.io/b": "", "A": "x_Y.z"}, annotations={"A.io/B": "x y"}),
+    ],
+    "a custom kind that is encrypted": [
+        {**CERTIFICATE, "spec": {"a": ENCRYPTED}, "sops": {"mac": ENCRYPTED}}
+    ],
+    "a text that quotes an encrypted file": [
+        body("v1", "ConfigMap", data={"a.yaml": f"pw: {ENCRYPTED}\nsops: {{}}\n"})
+    ],
     "built-in kinds": [DEPLOYMENT, SERVICE, CRON_JOB, body("v1", "Namespace")],
     "one name in two namespaces": [config_map("a"), config_map("a", namespace="other")],
     "a kind of another scope": [body("v1", "Namespace"), config_map("a")],

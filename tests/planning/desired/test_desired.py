@@ -123,7 +123,7 @@ ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "a version that is not served": (
         [{"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "f"}}],
-        "The server serves apps/v1.",
+        "Deployment is served as apps/v1.",
     ),
     "a version that the CRD in the input does not serve": (
         [_definition("v1"), {"apiVersion": "x.io/v2", "kind": "Foo", "metadata": {"name": "f"}}],
@@ -316,7 +316,7 @@ def test_override_that_merges_two_objects_is_an_error() -> None:
 ADVICE: dict[str, tuple[str, str, str]] = {
     "a mistyped kind": ("apps/v1", "Deploymnet", "Did you mean apps/v1 Deployment?"),
     "a kind in lower case": ("v1", "configmap", "Did you mean v1 ConfigMap?"),
-    "a kind of another group": ("v1", "Job", "Did you mean batch/v1? The server serves Job there."),
+    "a kind of another group": ("v1", "Job", "Did you mean batch/v1? Job is served there."),
     "a group of old": ("extensions/v1beta1", "Deployment", "Did you mean apps/v1?"),
     "a mistyped group and kind": ("app/v1", "Deploymnt", "Did you mean apps/v1 Deployment?"),
     "a kind of nobody": ("v1", "Zzz", "Check the spelling"),

@@ -169,14 +169,26 @@ def test_tag_that_moves_does_not_change_what_was_found(registry: Registry) -> No
 # Manifests.
 
 
+HELM = "application/vnd.cncf.helm.chart"
+PROVENANCE = f"{HELM}.provenance.v1.prov"
+
+
 @pytest.mark.parametrize(
     ("layers", "expected"),
     {
         "no layer": ([], "the artifact has 0 layers"),
         "two layers": ([described(LAYER), described(LAYER)], "the artifact has 2 layers"),
         "another type": (
-            [described(LAYER, "application/vnd.cncf.helm.chart.content.v1.tar+gzip")],
-            "unknown type of layer: application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+            [described(LAYER, "application/vnd.example.content.v1.tar+gzip")],
+            "unknown type of layer: application/vnd.example.content.v1.tar+gzip",
+        ),
+        "a Helm chart": (
+            [described(LAYER, f"{HELM}.content.v1.tar+gzip")],
+            "the artifact is a Helm chart, not manifests",
+        ),
+        "a Helm chart that is signed": (
+            [described(LAYER, f"{HELM}.content.v1.tar+gzip"), described(LAYER, PROVENANCE)],
+            "the artifact is a Helm chart, not manifests",
         ),
         "no type": ([described(LAYER, "")], "unknown type of layer: "),
     }.values(),
@@ -189,6 +201,7 @@ def test_other_layers_are_refused(
     error = failure(source)
     assert isinstance(error, FetchFailed)
     assert error.message == expected
+    assert ("helm template NAME oci://HOST/CHART" in error.hint) is ("Helm" in expected)
 
 
 @pytest.mark.parametrize(
