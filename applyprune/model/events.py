@@ -377,7 +377,10 @@ class Readiness(Struct, frozen=True):
 
 
 class Status(StrEnum):
-    """The states of kstatus (sigs.k8s.io/cli-utils); only Current and Failed end a wait."""
+    """The states of kstatus (sigs.k8s.io/cli-utils), and one of ours.
+
+    Only Current and Failed end a wait.
+    """
 
     IN_PROGRESS = "InProgress"
     CURRENT = "Current"
@@ -385,6 +388,8 @@ class Status(StrEnum):
     TERMINATING = "Terminating"
     NOT_FOUND = "NotFound"
     UNKNOWN = "Unknown"
+    OTHER_SET = "OtherSet"
+    """It exists, and belongs to another set now."""
 
     @property
     def text(self) -> str:

@@ -243,7 +243,7 @@ class RunReport(Struct):
 
 
 _COLUMNS = ("NAMESPACE", "OBJECT", "OUTCOME", "REASON")
-UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
+UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND, Status.OTHER_SET})
 """The states that count as failures in a status; the others may pass with time."""
 
 

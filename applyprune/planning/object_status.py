@@ -90,8 +90,8 @@ def object_status(
         entry, state, world.others, world.applyset
     ):
         named = other_set(state)
-        message = f"it belongs to another set{f': {named}' if named else ''}"
-        return _without_object(entry, Readiness(Status.NOT_FOUND, message))
+        message = f"it belongs to {f'the set {named}' if named else 'another set'}"
+        return _without_object(entry, Readiness(Status.OTHER_SET, message))
     age = _age(state, now)
     # Of values in another version, only the record tells.
     has_values = options.values and applied is not None
@@ -205,7 +205,12 @@ def status_warning(entry: InventoryEntry, world: World) -> Problem | None:
         return problem
     owner = owner_of(state, entry, applyset)
     if owner is Owner.OTHER:
-        return RunFailed(f"{entry.ref} belongs to another set now").problem
+        named = other_set(state)
+        return RunFailed(
+            f"{entry.ref} belongs to {f'the set {named}' if named else 'another set'} now",
+            hint="If the input of this set no longer has it, the next apply removes it from the "
+            "inventory.",
+        ).problem
     if owner is not Owner.RECORDED and entry.uid:
         return RunFailed(
             f"{entry.ref} is not the object that the set has applied",

@@ -251,12 +251,12 @@ def test_status_shows_an_object_of_another_set(stage: Stage) -> None:
     readiness = standings(events)["configmap/b"].readiness
     named = f"other in namespace {stage.namespace}"
     assert (readiness.status, readiness.message) == (
-        Status.NOT_FOUND,
-        f"it belongs to another set: {named}",
+        Status.OTHER_SET,
+        f"it belongs to the set {named}",
     )
     (warning,) = (event.problem for event in events if isinstance(event, WarningRaised))
-    assert (
-        warning.message == f"configmap/b in namespace {stage.namespace} belongs to another set now"
+    assert warning.message == (
+        f"configmap/b in namespace {stage.namespace} belongs to the set {named} now"
     )
 
 
