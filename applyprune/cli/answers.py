@@ -42,6 +42,10 @@ _SET_IS_NAMED = "Leave it out: NAME is the set."
 _PART = "Leave it out: NAME is the set. For a part of it: --only KIND/NAME or -l SELECTOR."
 _ROLLBACK = "Use applyprune rollback NAME."
 _CHANGES_NOTHING = "Leave it out: this command changes nothing in the cluster."
+_ALL_KINDS = (
+    "Leave it out: the whole set is deleted, of every kind, once that is confirmed. To keep an "
+    "object: --orphan KIND/NAME."
+)
 _LISTED = "Use applyprune list."
 OPTIONS = {
     # Which manifests.
@@ -142,6 +146,10 @@ OPTIONS = {
     "--prune-allowlist": "Leave it out: the inventory knows what to prune.",
     "--prune-whitelist": "Leave it out: the inventory knows what to prune.",
     "--destroy": _DELETE,
+    **dict.fromkeys(
+        ("delete --allow-kind", "delete --max-prune", "delete --allow-empty", "delete --approve"),
+        _ALL_KINDS,
+    ),
     "--cascade": "Write propagation: foreground, or orphan, into applyprune.yaml.",
     **{f"--{word}": "Use --orphan KIND/NAME." for word in ("keep", "retain")},
     **dict.fromkeys(

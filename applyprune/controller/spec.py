@@ -522,6 +522,7 @@ OciUrl = Annotated[
 IgnorePaths = Annotated[str, AfterValidator(_ignore), _crd(maxLength=65536)]
 """Lines as in ``.gitignore``."""
 _A_REF = "the name of a Git reference"
+_A_COMMIT = "a full commit ID, of 40 digits: git rev-parse NAME prints it"
 RefName = Annotated[str, _matching(is_ref_name, _A_REF), _AT_MOST_255]
 Range = Annotated[
     str, _read_by(lambda text: text and check_range(text), "a range of versions"), _AT_MOST_255
@@ -588,7 +589,7 @@ class GitRefSpec:
         str, _matching(is_full_ref_name, f"{_A_REF} that begins with refs/"), _AT_MOST_255
     ] = ""
     """A whole reference, such as refs/pull/420/head."""
-    commit: Annotated[str, _matching(is_commit, "a whole commit ID"), _crd(maxLength=40)] = ""
+    commit: Annotated[str, _matching(is_commit, _A_COMMIT), _crd(maxLength=40)] = ""
     """A whole commit ID; branch may say where it is."""
 
 

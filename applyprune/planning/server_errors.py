@@ -241,6 +241,14 @@ _ADVICE = (
             "or allow this one the verb escalate on the role, or bind for a binding."
         ),
     ),
+    (
+        "missing from spec.versions",
+        (
+            "Keep the version in spec.versions with served: false, and apply. Write each custom "
+            "resource again, then remove the version from status.storedVersions (kubectl patch "
+            "--subresource status), and only then from the manifest."
+        ),
+    ),
     ("does not match template", "The template needs the labels of the selector."),
 )
 

@@ -192,7 +192,8 @@ class GitRef(Struct, frozen=True):
             )
         if self.commit and not is_commit(self.commit):
             raise UsageError(
-                "invalid commit of the source", hint="Give all 40 digits: git rev-parse NAME"
+                "invalid commit of the source: a full commit ID is needed",
+                hint="Give all 40 digits: git rev-parse NAME",
             )
         if self.semver:
             check_range(self.semver)

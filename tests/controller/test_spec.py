@@ -166,6 +166,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "no object": ([], "spec: must be an object"),
     "source is a text": ({"source": "x"}, "spec.source: must be an object"),
     "two sources": ({"source": {"inline": "", "secretRefs": [{"name": "a"}]}}, "exactly one"),
+    "a short commit": (
+        {"source": {"git": {"url": "https://x.io/a", "ref": {"commit": "abcdef1"}}}},
+        "must be a full commit ID, of 40 digits: git rev-parse NAME prints it",
+    ),
     "no refs": ({"source": {"configMapRefs": []}}, "exactly one"),
     "a ref without a name": (
         {"source": {"secretRefs": [{}]}},

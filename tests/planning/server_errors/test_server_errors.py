@@ -155,8 +155,15 @@ def test_message_is_cleaned(message: str) -> None:
     assert clean_message(message) == REWORDED[message]
 
 
+STORED_VERSION = (
+    'CustomResourceDefinition.apiextensions.k8s.io "a.x.io" is invalid: status.storedVersions[0]: '
+    'Invalid value: "v1": missing from spec.versions; v1 was previously a storage version'
+)
+
+
 def test_refusals_have_advice() -> None:
     assert "Quote it" in advice_on(f"{TYPED}.a: expected string, got &{{1}}")
+    assert "served: false" in advice_on(STORED_VERSION)
     assert advice_on("expected string, got map") == ""
     assert advice_on("no") == ""
     assert dotted(("spec", "containers", 0, "a.b", "c")) == "spec.containers[0][a.b].c"
