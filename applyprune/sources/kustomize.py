@@ -32,7 +32,7 @@ from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.sources.documents import read_documents
 from applyprune.sources.moment import changed
 from applyprune.sources.source_ignore import folders_above, ignore_files
-from applyprune.sources.tree import SourceText, is_url, shown_path, too_much
+from applyprune.sources.tree import BUILT, SourceText, is_url, shown_path, too_much
 from applyprune.sources.yaml import YAMLFault
 from applyprune.system.processes import MOST_ERRORS, TooMuchOutput, run_program
 from applyprune.values import hiding, pattern
@@ -198,7 +198,7 @@ def build_folder(
     folder: str, shown: str, limit: int, warn: Warn, rules: BuildRules = _DEFAULT_RULES
 ) -> SourceText | InputError:
     """Build a folder that has a kustomization; messages call it ``shown``."""
-    where = Origin(f"{shown} (kustomize)")
+    where = Origin(f"{shown}{BUILT}")
     try:
         command = _command(folder, shown)
         environ = os.environ if rules.environ is None else rules.environ

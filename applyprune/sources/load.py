@@ -53,7 +53,7 @@ from applyprune.sources.excerpt import document_around, excerpt, item_lines, lin
 from applyprune.sources.inputs import ignore, read_sources, shown_given
 from applyprune.sources.moment import Moment
 from applyprune.sources.source_ignore import rules_in
-from applyprune.sources.tree import IgnoredText, SourceText
+from applyprune.sources.tree import BUILT, IgnoredText, SourceText, shown_path
 from applyprune.sources.yaml import Allowance, AllowanceSpent, Document, YAMLFault, shown_key
 from applyprune.values import Packed, hiding, packed, pattern, replace
 
@@ -302,7 +302,34 @@ def _read_source(
                 yield _structure_error(StructureFault(("items",), each.problem), where, text)
             else:
                 where = Origin(source.path, numbered.number, each.line)
+                where = _of_build(where, each.value) if source.path.endswith(BUILT) else where
                 yield from _read_object(each, where, text, allowance.errors)
+
+
+# ``buildMetadata: [originAnnotations]`` of a kustomization: where an object comes from, or which
+# generator has made it. The paths are relative to the folder that is built.
+_ORIGIN = "config.kubernetes.io/origin"
+_OF_ORIGIN = pattern(r"^(repo|path|configuredIn):[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
+
+
+def _of_build(output: Origin, value: object) -> Origin:
+    """Return where an object of a build comes from; nobody has the output of the build.
+
+    Its place in the output remains only if the object has no name that a message could give.
+    """
+    body = value if isinstance(value, dict) else {}
+    metadata = body.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    annotations = metadata.get("annotations")
+    noted = annotations.get(_ORIGIN) if isinstance(annotations, dict) else None
+    known = dict(_OF_ORIGIN.findall(noted)) if isinstance(noted, str) else {}
+    if path := known.get("path") or known.get("configuredIn"):
+        if "repo" in known:
+            return Origin(shown_path(f"{known['repo']}//{path}"))
+        address, root, folder = output.path.removesuffix(BUILT).rpartition("//")
+        file = os.path.normpath(f"{folder}/{path}" if folder else path)
+        return Origin(f"{address}{root}{shown_path(file)}")
+    return Origin(output.path) if metadata.get("name") else output
 
 
 def _read_object(

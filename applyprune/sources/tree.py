@@ -70,6 +70,10 @@ def clean_path(path: str) -> str | None:
     return "/".join(parts) if is_safe and "\0" not in path else None
 
 
+BUILT = " (kustomize)"
+"""The end of the name of a build's output."""
+
+
 class SourceText(Struct, frozen=True):
     """The bytes of one file, build or response."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,11 +56,11 @@ def program(folder: Path, name: str, script: str) -> None:
 
 @pytest.mark.parametrize("path", [Overlay("overlays/prod"), "overlays/prod", "overlays/pro?"])
 def test_kustomization_is_built(folder: Path, path: str | Overlay) -> None:
-    """By -k, and by -f for a folder that has one; places are those of the output."""
+    """By -k, and by -f for a folder that has one; nobody has the output, so no place is in it."""
     write(folder, OVERLAY)
     (manifest,) = read([path])
     assert manifest.name == "prod-a"
-    assert str(manifest.origin) == "overlays/prod (kustomize):1"
+    assert str(manifest.origin) == "overlays/prod (kustomize)"
 
 
 @pytest.mark.parametrize("name", kustomize.NAMES)
@@ -265,6 +266,36 @@ def test_secret_is_never_quoted(folder: Path, name: str) -> None:
     text = message("m")
     assert "the build failed" in text
     assert "hunter2" not in text
+
+
+@pytest.mark.parametrize(
+    ("noted", "place"),
+    [
+        ("path: ../../base/a.yaml\n", "base/a.yaml"),
+        ("path: a.yaml\n", "overlays/prod/a.yaml"),
+        (
+            "configuredIn: ../kustomization.yaml\nconfiguredBy:\n  kind: X\n",
+            "overlays/kustomization.yaml",
+        ),
+        ("repo: https://x.io/a\npath: b.yaml\nref: v1\n", "https://x.io/a//b.yaml"),
+        ("path: a\x1b.yaml\n", r"overlays/prod/a\x1b.yaml"),
+        ("other: a\n", "overlays/prod (kustomize)"),
+    ],
+)
+def test_object_of_a_build_has_the_place_of_its_origin(
+    folder: Path, noted: str, place: str
+) -> None:
+    """By ``buildMetadata: [originAnnotations]``, and else none."""
+    write(folder, OVERLAY)
+    made = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "annotations": {"config.kubernetes.io/origin": noted}},
+    }
+    (folder.parent / "made").write_text(json.dumps(made))
+    program(folder, "kustomize", f"cat {folder.parent / 'made'}")
+    (manifest,) = read([Overlay("overlays/prod")])
+    assert str(manifest.origin) == place
 
 
 def test_output_error_names_its_line(folder: Path) -> None:
