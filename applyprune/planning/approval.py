@@ -50,6 +50,7 @@ from applyprune.planning.digests import (
     planned_objects,
     ref_parts,
     shaping_options,
+    state_mark,
 )
 from applyprune.planning.field_writers import writers_since
 from applyprune.planning.guards import with_digest
@@ -677,6 +678,9 @@ def exceeds(shown: PlannedObject, step: ApplyStep | RemoveStep, *, is_last: bool
         return ""
     if step.problem is not None and now.fate is Fate.REFUSE:
         return step.problem.message.removeprefix(f"{shown.ref}: ")
+    # What adopts or recreates an object is bound to more of its state than what only changes it.
+    whole = "" if step.live is None else state_mark(step.live)
+    now = replace(now, state=whole) if shown.state == whole else now
     reason = _changed_state(shown, now)
     is_confirmed = shown.is_checked and isinstance(step, ApplyStep) and step.is_checked
     # guard: reviewed-secret -> reason or ""

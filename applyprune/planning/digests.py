@@ -6,14 +6,15 @@ A digest depends on what the plan does, and not on the order or the form of its 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from applyprune.model.fate import Fate
+from applyprune.model.fieldset import Writer
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject
+from applyprune.model.live import LiveObject, mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep
 from applyprune.planning.applyset import ApplySetIdentity
@@ -140,6 +141,7 @@ def is_digest(text: str) -> bool:
 
 
 _PARTS = ("deletionTimestamp", "finalizers", "labels", "ownerReferences")
+_ANNOTATIONS = ("metadata", "annotations")
 _OWNER = ("manager", "operation", "subresource", "apiVersion", "time", "fieldsV1")
 _UNREVIEWED = frozenset({"status", "scale"})
 """Whoever writes through these subresources changes nothing that a manifest sets.
@@ -207,11 +209,66 @@ def without_state(step: ApplyStep | RemoveStep) -> PlannedObject:
 
 def state_of(step: ApplyStep | RemoveStep) -> str:
     """Return the mark of the state of a step's live object; empty if none exists."""
-    return "" if step.live is None else state_mark(step.live)
+    return "" if step.live is None else state_mark(step.live, _strange_annotations(step))
 
 
-def state_mark(live: LiveObject) -> str:
+# What the program reads in annotations: the marks of Kubernetes, of applyprune, and of other tools.
+_READ_DOMAINS = (
+    "applyprune.dev",
+    "argoproj.io",
+    "cattle.io",
+    "coreos.com",
+    "fluxcd.io",
+    "gke.io",
+    "helm.sh",
+    "k14s.io",
+    "k8s.io",
+    "kluctl.io",
+    "kpt.dev",
+    "kubernetes.io",
+    "operatorframework.io",
+)
+
+
+def is_read(key: str) -> bool:
+    """Return whether an annotation may say something to a run, by its key."""
+    domain = key.rpartition("/")[0]
+    return any(domain == one or domain.endswith(f".{one}") for one in _READ_DOMAINS)
+
+
+def _strange_annotations(step: ApplyStep | RemoveStep) -> frozenset[str]:
+    """Return the annotations of an object that change nothing about a step: strangers write them.
+
+    They are in no manifest, and nobody applies them. The apply leaves them alone: it is no
+    adoption, which may take over their manager, and no deletion, which would lose them.
+    """
+    if not isinstance(step, ApplyStep) or step.live is None or not step.live.annotations:
+        return frozenset()
+    if step.fate not in {Fate.CHANGE, Fate.LEAVE} or step.takes_over or step.taken_from:
+        return frozenset()  # guard: annotation-that-is-lost
+    ours = mapping(mapping(step.desired.body.get("metadata")).get("annotations"))
+    applied: set[object] = set()
+    for one in step.live.writers:
+        if one.operation != "Update":
+            applied.update(one.fields.at(_ANNOTATIONS).below)
+    return frozenset(
+        key
+        for key in step.live.annotations
+        # guard: annotation-that-is-read -> key not in ours and key not in applied
+        if key not in ours and key not in applied and not is_read(key)
+    )
+
+
+def _only_annotates(writer: Writer, keys: Collection[str]) -> bool:
+    """Return whether an entry of managedFields has nothing but these annotations."""
+    own = [*writer.fields.leaves()]
+    return bool(own) and all(path[:-1] == _ANNOTATIONS and path[-1] in keys for path in own)
+
+
+def state_mark(live: LiveObject, strange: Collection[str] = ()) -> str:
     """Return a text that changes with the spec or the metadata of an object.
+
+    Annotations that are ``strange`` do not count, nor does who has written only these.
 
     It does not change with its status, or when an autoscaler scales it: that needs no new review.
     What the spec is, managedFields tell: each write of a field changes an entry or its time. For a
@@ -221,11 +278,11 @@ def state_mark(live: LiveObject) -> str:
     owners = [
         [one.entry.get(key) for key in _OWNER]
         for one in live.writers
-        if one.subresource not in _UNREVIEWED
+        if one.subresource not in _UNREVIEWED and not (strange and _only_annotates(one, strange))
     ]
     is_told = live.generation is not None and live.ref.group_kind not in FIXED_GENERATION and owners
     version = "" if is_told else live.resource_version
-    by_status = _status_annotations(live)
+    by_status = {*_status_annotations(live), *strange}
     metadata = [live.metadata.get(key) for key in _PARTS]
     annotations = {key: text for key, text in live.annotations.items() if key not in by_status}
     return digest([version, metadata, annotations, owners])

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import applyprune
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
-from applyprune.model.plan import RemoveStep
+from applyprune.model.plan import ApplyStep, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.digests import planned_object, state_mark
+from applyprune.planning.digests import is_read, planned_object, state_mark
 from applyprune.planning.normalize import manifest_digest
 from applyprune.values import replace
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live, managed, recorded
@@ -75,6 +79,77 @@ def test_state_mark_has_the_version_where_nothing_else_tells() -> None:
             for time in ("2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z")
         )
         assert first != again
+
+
+NOTED = desired(body("Deployment", "web", metadata={"annotations": {"mine": "1"}}), DEPLOYMENTS)
+
+
+def noted(keys: dict[str, str], *, operation: str = "Update", **more: Any) -> ApplyStep:
+    """Return a change of an object with these annotations, which a stranger has written."""
+    fields = {"f:metadata": {"f:annotations": {f"f:{key}": {} for key in keys}}, **more}
+    stranger = {**managed("kubectl", operation=operation), "fieldsV1": fields}
+    there = live(WEB.ref, generation=3, annotations=keys, entries=[managed(), stranger])
+    return ApplyStep(NOTED, Fate.CHANGE, recorded(NOTED, there), there)
+
+
+BARE = live(WEB.ref, generation=3, annotations={}, entries=[managed()])
+UNNOTED = ApplyStep(NOTED, Fate.CHANGE, recorded(NOTED, BARE), BARE)
+STRANGE = noted({"foo": "1", "x.io/y": "2"})
+
+
+@pytest.mark.parametrize(
+    ("step", "is_same"),
+    [
+        (STRANGE, True),
+        (noted({"foo": "2"}), True),
+        (noted({"mine": "2"}), False),
+        pytest.param(
+            noted({"applyprune.dev/apply": "disabled"}),
+            False,
+            marks=pytest.mark.holds("annotation-that-is-read"),
+        ),
+        (noted({"kapp.k14s.io/noop": ""}), False),
+        (noted({"foo": "1"}, operation="Apply"), False),
+        # The time of its entry may be that of the other field.
+        (noted({"foo": "1"}, **{"f:spec": {"f:paused": {}}}), False),
+        pytest.param(
+            replace(STRANGE, fate=Fate.RECREATE),
+            False,
+            marks=pytest.mark.holds("annotation-that-is-lost"),
+        ),
+        (replace(STRANGE, fate=Fate.ADOPT), False),
+        (replace(STRANGE, takes_over=True), False),
+        (replace(STRANGE, taken_from=("kubectl",)), False),
+    ],
+)
+def test_strange_annotation_does_not_void_what_leaves_it_alone(
+    step: ApplyStep, is_same: bool
+) -> None:
+    """It is in no manifest, no run reads it, and nothing of the plan removes it."""
+    assert (planned_object(step).state == planned_object(UNNOTED).state) is is_same
+
+
+def test_strange_annotation_of_what_leaves_the_set_counts() -> None:
+    """Its deletion would lose it."""
+    before, after = (
+        RemoveStep(recorded(WEB, one), DEPLOYMENTS, Fate.PRUNE, one) for one in (BARE, STRANGE.live)
+    )
+    assert planned_object(before).state != planned_object(after).state
+
+
+_KEY = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}/[A-Za-z][\w.-]*")
+
+
+def test_annotation_that_the_program_names_is_never_strange() -> None:
+    named = {
+        node.value
+        for path in sorted(Path(applyprune.__file__).parent.glob("[mpe]*/*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if _KEY.fullmatch(node.value)
+    }
+    assert len(named) > 50
+    assert {key for key in named if not is_read(key)} == set()
 
 
 def test_secret_is_bound_by_its_keys() -> None:
