@@ -62,6 +62,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "model/options.py",
         "model/plan.py",
         "planning/approval.py",
+        "planning/digests.py",
         "planning/approved_deletions.py",
         "planning/history.py",
         "planning/plan.py",

@@ -239,7 +239,7 @@ def is_read(key: str) -> bool:
 def _strange_annotations(step: ApplyStep | RemoveStep) -> frozenset[str]:
     """Return the annotations of an object that change nothing about a step: strangers write them.
 
-    They are in no manifest, and nobody applies them. The apply leaves them alone: it is no
+    They are in no manifest, and nobody applies them. The apply leaves them alone: it is not an
     adoption, which may take over their manager, and no deletion, which would lose them.
     """
     if not isinstance(step, ApplyStep) or step.live is None or not step.live.annotations:
