@@ -25,12 +25,12 @@ from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import Mismatch
 from applyprune.model.plan import (
     ApplyStep,
+    Cause,
     Consequence,
     GuardResult,
     GuardVerdict,
     Plan,
     RemoveStep,
-    Why,
 )
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted, visible, visible_lines
@@ -214,7 +214,7 @@ def _refused(report: RunReport) -> str:
         return ""
     what = blocked.message.partition(WOULD_DELETE)[2]
     doomed = [step for step in plan.removals if step.is_doomed and not step.is_going]
-    recreated = [step for step in plan.applies if step.why is Why.NOT_APPROVED]
+    recreated = [step for step in plan.applies if step.cause is Cause.NOT_APPROVED]
     if not (what or doomed or recreated):
         return "**Refused**: see the problems."
     what = what or counted(len(doomed) + len(recreated), "object")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.support.api import Api
 
-POD = {
+POD: dict[str, Any] = {
     "metadata": {"labels": {"app": "web"}},
     "spec": {"containers": [{"name": "c", "image": "i"}]},
 }

@@ -91,7 +91,7 @@ def test_object_of_a_set_says_when_and_from_where() -> None:
 def test_mark_in_a_secret_shows_no_value() -> None:
     """Anybody may have copied a value of its data into an annotation."""
     secret = Ref("", "Secret", "home", "db")
-    marked = {"label": "", "labels": {"kapp.k14s.io/app": "hunter2"}}
+    marked: dict[str, Any] = {"label": "", "labels": {"kapp.k14s.io/app": "hunter2"}}
     assert "hunter2" not in str(belonging(live(secret, **marked), None))
 
 
@@ -99,8 +99,8 @@ def by(manager: str, fields: dict[str, Any], time: str = TIME, **more: Any) -> d
     return managed(manager, operation="Update", time=time, fieldsV1=fields, **more)
 
 
-REPLICAS = {"f:spec": {"f:replicas": {}}}
-TEAM = {"f:metadata": {"f:labels": {"f:team": {}}, "f:annotations": {"f:why": {}}}}
+REPLICAS: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
+TEAM: dict[str, Any] = {"f:metadata": {"f:labels": {"f:team": {}}, "f:annotations": {"f:why": {}}}}
 SCALER = LiveObject.of(
     Ref("autoscaling", "HorizontalPodAutoscaler", "home", "scaler"),
     "s",
@@ -132,7 +132,7 @@ def test_manager_of_each_field_is_named() -> None:
 
 def test_object_with_many_managers_names_ten() -> None:
     """And of each the first fields."""
-    keys = {"f:data": {f"f:k{number}": {} for number in range(9)}}
+    keys: dict[str, Any] = {"f:data": {f"f:k{number}": {} for number in range(9)}}
     entries = [by(f"tool-{number}", keys) for number in range(200)]
     found = belonging(live(WEB, label="", entries=entries), None)
     assert (len(found.managers), found.more) == (10, 190)

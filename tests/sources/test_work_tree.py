@@ -188,7 +188,7 @@ def test_input_at_a_commit_is_read_from_it(repository: Repository) -> None:
     )
     changed(repository)
     before = repository.git("status", "--porcelain=v2")
-    expected = {
+    expected: dict[str | Overlay, list[str]] = {
         "deploy/prod": ["a", "b"],
         "deploy/prod/a.yaml": ["a"],
         "deploy/*/b.yaml": ["b"],

@@ -27,12 +27,14 @@ from tests.support.remote_bundles import (
 from tests.support.signed_artifacts import attach
 from tests.support.signers import SshSigner
 from tests.support.signing import signer
+from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from applyprune.localplane import Plane
     from tests.components import Components
     from tests.support.controller import Controller, Tenant
     from tests.support.git_servers import HttpsSite, SshSite
@@ -51,8 +53,12 @@ def applied(tenant: Tenant, commit: str) -> None:
     tenant.applied("web", f"main@sha1:{commit}")
 
 
-def test_bundle_follows_the_commits_of_a_branch(tenant: Tenant, git: HttpsSite) -> None:
+def test_bundle_follows_the_commits_of_a_branch(
+    site: Plane, tenant: Tenant, git: HttpsSite
+) -> None:
     """What a commit changes is changed, and what it removes is pruned; an Event names both.
+
+    So does the history of its set.
 
     A kustomization is built with the folders that it names.
 
@@ -69,6 +75,11 @@ def test_bundle_follows_the_commits_of_a_branch(tenant: Tenant, git: HttpsSite) 
     assert (tenant.value("a"), tenant.exists("b")) == ("2", [False])
     told = f"main@sha1:{first} → main@sha1:{second}"
     eventually(lambda: [one for one in tenant.events("web") if told in one[2]], lambda: "the Event")
+    runs = Stage(site.kubeconfig, tenant.namespace).inventory().history
+    assert [(run.number, run.source.text, run.who) for run in runs] == [
+        (2, f"web @ main@sha1:{second[:7]}", f"Bundle {tenant.namespace}/web"),
+        (1, f"web @ main@sha1:{first[:7]}", f"Bundle {tenant.namespace}/web"),
+    ]
     base = {"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": file_of("a")}
     overlay = {"web/a.yaml": None, "web/kustomization.yaml": "resources: [../base]\n"}
     applied(tenant, repository.commit({**base, **overlay}))

@@ -84,9 +84,11 @@ def test_state_mark_has_the_version_where_nothing_else_tells() -> None:
 NOTED = desired(body("Deployment", "web", metadata={"annotations": {"mine": "1"}}), DEPLOYMENTS)
 
 
-def noted(keys: dict[str, str], *, operation: str = "Update", **more: Any) -> ApplyStep:
+def noted(
+    keys: dict[str, str], *, operation: str = "Update", also: dict[str, Any] | None = None
+) -> ApplyStep:
     """Return a change of an object with these annotations, which a stranger has written."""
-    fields = {"f:metadata": {"f:annotations": {f"f:{key}": {} for key in keys}}, **more}
+    fields = {"f:metadata": {"f:annotations": {f"f:{key}": {} for key in keys}}, **(also or {})}
     stranger = {**managed("kubectl", operation=operation), "fieldsV1": fields}
     there = live(WEB.ref, generation=3, annotations=keys, entries=[managed(), stranger])
     return ApplyStep(NOTED, Fate.CHANGE, recorded(NOTED, there), there)
@@ -111,7 +113,7 @@ STRANGE = noted({"foo": "1", "x.io/y": "2"})
         (noted({"kapp.k14s.io/noop": ""}), False),
         (noted({"foo": "1"}, operation="Apply"), False),
         # The time of its entry may be that of the other field.
-        (noted({"foo": "1"}, **{"f:spec": {"f:paused": {}}}), False),
+        (noted({"foo": "1"}, also={"f:spec": {"f:paused": {}}}), False),
         pytest.param(
             replace(STRANGE, fate=Fate.RECREATE),
             False,
@@ -131,8 +133,10 @@ def test_strange_annotation_does_not_void_what_leaves_it_alone(
 
 def test_strange_annotation_of_what_leaves_the_set_counts() -> None:
     """Its deletion would lose it."""
+    noted_by = STRANGE.live
+    assert noted_by is not None
     before, after = (
-        RemoveStep(recorded(WEB, one), DEPLOYMENTS, Fate.PRUNE, one) for one in (BARE, STRANGE.live)
+        RemoveStep(recorded(WEB, one), DEPLOYMENTS, Fate.PRUNE, one) for one in (BARE, noted_by)
     )
     assert planned_object(before).state != planned_object(after).state
 

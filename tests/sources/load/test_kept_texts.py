@@ -40,7 +40,7 @@ def _everything(found: object) -> list[object]:
 def test_input_holds_no_tree(manifests: Path) -> None:
     """Each body is one text: the dicts are those of the input itself."""
     found = read([str(manifests)])
-    held = _everything(found)
+    held = _everything((found.manifests, found.texts, found.ignored))
     assert len(found) == OBJECTS
     assert sum(isinstance(one, bytes) for one in held) == OBJECTS + 2
     assert sum(isinstance(one, dict | list) for one in held) <= 2
