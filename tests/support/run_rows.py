@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import Event, Planned
 from applyprune.model.fate import Outcome
-from tests.decisions.world import Body, Change, Site, place_on, renamed
+from tests.decisions.world import Body, Change, Site, created, place_on, renamed
 from tests.support.stage import on
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class RunRow:
     """What is there, what is run, and what is there afterwards."""
 
+    before: Sequence[Body] = ()
+    """What others have created before the set was applied."""
     applied: Sequence[Body] = ()
     """What the set has applied."""
     others: Sequence[Change] = ()
@@ -48,6 +50,7 @@ class RunRow:
     def holds(self, api: Api, stage: Stage) -> Story:
         """Fail unless a run ends as the row says; return that run."""
         home = partial(renamed, stage.namespace)
+        self._do(tuple(map(created, self.before)), api, stage)
         if self.applied:
             first = stage.run(*home(self.applied))
             assert first.exit_code == 0, first.events
