@@ -202,6 +202,39 @@ def test_object_without_its_second_witness_counts_as_adopted(row: Row) -> None:
     row.holds()
 
 
+# What an edited inventory says of an object that the set has applied.
+
+EDITED: dict[str, dict[str, Any]] = {
+    "to be orphaned": {"orphaning": True},
+    "never confirmed": {"uid": ""},
+    "adopted, and never confirmed": {
+        "uid": "",
+        "uid_before_apply": "x",
+        "ownership": Ownership.ADOPTED,
+    },
+    "another UID": {"uid": "x"},
+    "another UID, and being deleted": {"uid": "x", "deleting": True},
+}
+ESCAPES = {
+    f"{edit}: {label}": _left(
+        recorded("configmap/b", **facts), *others,
+        fates=PRUNED if not others and "UID" not in edit and "adopted" not in edit else REFUSED,
+    )
+    for edit, facts in EDITED.items()
+    for label, others in (
+        ("labelled", ()), ("without the label", [relabelled("configmap/b", None)]),
+    )
+}  # fmt: skip
+
+
+@pytest.mark.holds("applied-stays-listed", row="never confirmed: without the label")
+@pytest.mark.holds("orphaned-without-record", row="to be orphaned: without the label")
+@rows(ESCAPES)
+def test_edited_entry_does_not_let_an_object_escape(row: Row) -> None:
+    """Our manager's Apply entry says whose it is; only label and UID together let a prune go on."""
+    row.holds()
+
+
 # Annotations that keep an object.
 
 KEEPS = ({"applyprune.dev/prune": "disabled"}, {"helm.sh/resource-policy": "keep"})

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.fate import Fate, Outcome
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.fate import Fate
+from applyprune.model.options import DryRun
 from tests.support.api import Api
 from tests.support.objects import CLAIM, config_map, of_kind
 from tests.support.stage import Stage
@@ -65,8 +65,7 @@ def test_deleted_claim_holds_no_apply(stage: Stage, api: Api) -> None:
         _free(api, path)
 
 
-@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
-def test_deleted_namespace_holds_no_apply(stage: Stage, api: Api, home: str, mode: Mode) -> None:
+def test_deleted_namespace_holds_no_apply(stage: Stage, api: Api, home: str) -> None:
     """Neither its kind nor its contents are left to guard, of the set and of others."""
     namespace = of_kind("Namespace", home)
     held = config_map("held", namespace=home, **HELD)
@@ -75,39 +74,14 @@ def test_deleted_namespace_holds_no_apply(stage: Stage, api: Api, home: str, mod
     _delete(api, f"/api/v1/namespaces/{home}")
     out_of_time(stage)
     try:
-        wanted = NEW if mode is Mode.APPLY else ()
-        story = stage.run(*wanted, mode=mode)
+        story = stage.run(*NEW)
         assert not story.refusal
         told = story.problem(f"namespace/{home}") + story.problem("configmap/held")
         assert "is deleted but not gone yet" in told
         assert stage.listed() >= {f"namespace/{home}", "configmap/held"}
     finally:
         _free(api, f"{_maps(home)}/theirs")
-    if mode is Mode.APPLY:
-        assert _applied(stage, api) == {"key": "new"}
-
-
-def test_deleted_objects_are_no_mass_prune(stage: Stage, api: Api) -> None:
-    """Eight of ten: neither half of the set nor a number; one more is counted alone."""
-    many = [config_map(f"c-{number}", **HELD) for number in range(8)]
-    assert stage.run(*AB, config_map("c"), *many).exit_code == 0
-    paths = [f"{_maps(stage.namespace)}/c-{number}" for number in range(8)]
-    for path in paths:
-        _delete(api, path)
-    out_of_time(stage, "held by")
-    try:
-        story = stage.run(*NEW, dry_run=DryRun.CLIENT)
-        assert story.exit_code == 0, story.events
-        half = next(str(one) for one in story.plan.guards if one.guard == "more-than-half")
-        assert "1 deletion is not more than half of the set's 3 live objects" in half
-        # Without them, one guard refuses what is left.
-        refused = stage.run(config_map("x"), dry_run=DryRun.CLIENT)
-        assert "it would delete 3 objects" in refused.refusal
-        story = stage.run(*NEW)
-        assert story.outcomes["configmap/c"] is Outcome.PRUNED
-    finally:
-        for path in paths:
-            _free(api, path)
+    assert _applied(stage, api) == {"key": "new"}
 
 
 def test_deleted_contents_save_no_namespace(stage: Stage, api: Api, home: str) -> None:

@@ -1,21 +1,23 @@
-"""The purpose of each guard: a story fails if that guard is removed (tests/mutations)."""
+"""What somebody does between the plan of a run and its requests, and what each request says."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from applyprune.errors import InventoryLocked
 from applyprune.model.fate import Outcome
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import Conflicts, Mode
-from tests.support.actors import ALICE
+from tests.decisions.world import annotated, changed, created, deleted, recorded
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
-from tests.support.objects import config_map
+from tests.support.objects import config_map, of_kind
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
-from tests.support.plane import Kubectl
+from tests.support.run_rows import RunRow
 from tests.support.stage import Stage
 
 
@@ -23,39 +25,71 @@ def _is(method: str, path: str) -> Callable[[Exchange], bool]:
     return lambda seen: (seen.method, seen.path) == (method, path)
 
 
-@pytest.mark.holds("apply-uid")
-def test_object_recreated_between_read_and_apply_is_not_written(
-    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
-) -> None:
-    """An apply names the UID that was read: what somebody else put there keeps its data."""
-    spoiled.run(config_map("a"))
+A, B, NEW = config_map("a"), config_map("b"), config_map("b", "new")
+THEIRS, HAND = of_kind("ConfigMap", "b", data={"mine": "1"}), {"data": {"key": "hand"}}
+UNTOUCHED = {"data": {"mine": "1", "key": None}, "metadata": {"labels": None}}
+FIXED, CHANGED = {**B, "immutable": True}, {**NEW, "immutable": True}
+AGAIN = (deleted("configmap/b"), created(THEIRS))
+FAILED = {"configmap/b": Outcome.FAILED}
+FORCE: dict[str, Any] = {"conflicts": Conflicts.FORCE}
+RELEASE = {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "x"}
+MOMENTS = {
+    "created before the create": RunRow(
+        given=[B], meanwhile=[created(THEIRS, "kubectl-create")], exit_code=3, outcomes=FAILED,
+        live={"configmap/b": UNTOUCHED},
+        says={"configmap/b": "created by somebody else"},
+    ),
+    "recreated before the apply": RunRow(
+        [], [B], given=[NEW], meanwhile=AGAIN, exit_code=3, outcomes=FAILED,
+        live={"configmap/b": UNTOUCHED},
+    ),
+    "changed before a forced apply": RunRow(
+        [], [B], given=[NEW], options=FORCE, meanwhile=[changed("configmap/b", HAND)],
+        exit_code=3, outcomes=FAILED, live={"configmap/b": HAND},
+    ),
+    "recreated before the delete": RunRow(
+        [], [A, B], given=[A], meanwhile=AGAIN,
+        outcomes={"configmap/b": Outcome.REMOVED_FROM_INVENTORY}, live={"configmap/b": UNTOUCHED},
+    ),
+    "marked before the delete": RunRow(
+        [], [A, B], given=[A],
+        meanwhile=[annotated("configmap/b", {"applyprune.dev/prune": "disabled"})],
+        outcomes={"configmap/b": Outcome.ORPHANED}, live={"configmap/b": B},
+    ),
+}  # fmt: skip
 
-    def recreate() -> None:
-        kubectl("delete", "configmap", "a", "-n", spoiled.namespace)
-        kubectl("create", "configmap", "a", "-n", spoiled.namespace, "--from-literal=mine=1")
 
-    happened = proxy.before_first(_is("PATCH", spoiled.path("a")), recreate)
-    story = spoiled.run(config_map("a", "new"))
-    assert happened
-    assert story.outcomes == {"configmap/a": Outcome.FAILED}
-    assert api.get(spoiled.path("a"))["data"] == {"mine": "1"}
+@pytest.mark.holds("create-only", "found-from-controller", row="created before the create")
+@pytest.mark.holds("apply-uid", row="recreated before the apply")
+@pytest.mark.holds("forced-apply-version", row="changed before a forced apply")
+@pytest.mark.holds("delete-version", row="marked before the delete")
+@pytest.mark.parametrize("row", MOMENTS.values(), ids=MOMENTS.keys())
+def test_change_of_the_last_moment_stays(stage: Stage, api: Api, row: RunRow) -> None:
+    """Each request demands the object, or the state of it, that the plan has seen."""
+    row.holds(api, stage)
 
 
-@pytest.mark.holds("forced-apply-version")
-def test_forced_apply_does_not_overwrite_a_newer_version(
-    spoiled: Stage, proxy: FaultProxy, api: Api
-) -> None:
-    """Force carries the resourceVersion: a change of the last moment is somebody's, and stays."""
-    spoiled.run(config_map("a"))
+# A recreation deletes an object: only one that is the set's alone.
 
-    def change() -> None:
-        api.patch(spoiled.path("a"), {"data": {"key": "theirs"}}, by=ALICE)
+RECREATIONS = {
+    "of what another tool runs": RunRow(
+        [], [A, FIXED], [changed("configmap/b", {"metadata": {"annotations": RELEASE}}, "helm")],
+        [A, CHANGED], {"recreate": True}, exit_code=3, outcomes=FAILED,
+        live={"configmap/b": FIXED}, says={"configmap/b": "it now carries Helm's mark"},
+    ),
+    "of what an edited inventory calls owned": RunRow(
+        [FIXED], [A, FIXED], [recorded("configmap/b", ownership=Ownership.OWNED)], [A, CHANGED],
+        {"recreate": True, **FORCE}, exit_code=3, outcomes=FAILED, live={"configmap/b": FIXED},
+        says={"configmap/b": "it was adopted"},
+    ),
+}  # fmt: skip
 
-    happened = proxy.before_first(_is("PATCH", spoiled.path("a")), change)
-    story = spoiled.run(config_map("a", "new"), conflicts=Conflicts.FORCE)
-    assert happened
-    assert story.outcomes == {"configmap/a": Outcome.FAILED}
-    assert api.get(spoiled.path("a"))["data"] == {"key": "theirs"}
+
+@pytest.mark.holds("other-owner-recreate", row="of what another tool runs")
+@pytest.mark.holds("witness-recreate", row="of what an edited inventory calls owned")
+@pytest.mark.parametrize("row", RECREATIONS.values(), ids=RECREATIONS.keys())
+def test_object_of_others_is_not_recreated(stage: Stage, api: Api, row: RunRow) -> None:
+    row.holds(api, stage)
 
 
 @pytest.mark.holds("delete-uid")

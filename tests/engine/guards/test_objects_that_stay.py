@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.events import Event, Planned
+from applyprune.model.events import Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, Mode, Propagation, PruneAlso
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import DEPLOYMENT, config_map, of_kind
-from tests.support.plane import Kubectl
-from tests.support.stage import Stage
+from tests.support.stage import Stage, on
 from tests.support.waiting import eventually
 
 Body = dict[str, Any]
 REST = tuple(config_map(f"rest-{number}") for number in range(4))
-DISABLED = "applyprune.dev/apply=disabled"
+LEFT_ALONE = "applyprune.dev/apply"
 INGRESS: Body = of_kind(
     "Ingress",
     "entry",
@@ -43,8 +42,8 @@ def _owned(stage: Stage, api: Api, name: str, *owners: str) -> Body:
     return body
 
 
-def _mark(kubectl: Kubectl, stage: Stage, name: str, mark: str = DISABLED) -> None:
-    kubectl("annotate", name, "-n", stage.namespace, mark)
+def _mark(api: Api, path: str, value: str | None = "disabled", mark: str = LEFT_ALONE) -> None:
+    api.patch(path, {"metadata": {"annotations": {mark: value}}})
 
 
 def _mounting(name: str) -> Body:
@@ -53,15 +52,12 @@ def _mounting(name: str) -> Body:
     return body
 
 
-@pytest.mark.parametrize("mark", [DISABLED, "applyprune.dev/prune=disabled"])
-def test_owner_of_an_object_that_stays_is_not_pruned(
-    stage: Stage, api: Api, kubectl: Kubectl, mark: str
-) -> None:
-    """It is left alone or orphaned; with the printed option it goes, without the mark too."""
+def test_owner_of_an_object_that_stays_is_not_pruned(stage: Stage, api: Api) -> None:
+    """It is left alone; with the printed option it goes, without the mark too."""
     stage.run(config_map("a"), *REST)
     marked = _owned(stage, api, "b", "a")
     stage.run(config_map("a"), marked, *REST)
-    _mark(kubectl, stage, "configmap/b", mark)
+    _mark(api, stage.path("b"))
     story = stage.run(*REST)
     assert story.exit_code == 6, story.events
     told = f"cascade-delete 1 object that must stay\n    {stage.namespace}/configmap/b: "
@@ -69,7 +65,7 @@ def test_owner_of_an_object_that_stays_is_not_pruned(
     assert story.refusal.endswith("To allow this: --allow-cascade configmap/a")
     assert api.exists(stage.path("a"))
     # In the input it must stay as well, and no option lifts that.
-    kubectl("annotate", "configmap/b", "-n", stage.namespace, f"{mark.partition('=')[0]}-")
+    _mark(api, stage.path("b"), None)
     story = stage.run(marked, *REST, allow_cascade=frozenset({"configmap/a"}))
     assert "cascade-delete objects of the input" in story.problem("configmap/a")
     # What is pruned in the same run counts for nothing.
@@ -104,18 +100,15 @@ def test_owner_of_an_object_that_is_not_selected_is_not_deleted(stage: Stage, ap
     eventually(lambda: not api.exists(stage.path("b")), lambda: "the garbage collection")
 
 
-@pytest.mark.parametrize("check", [True, False])
-def test_owner_of_an_object_of_the_set_is_not_recreated(
-    stage: Stage, api: Api, check: bool
-) -> None:
-    """Found by the check, or only at the apply: the delete of the old object would collect it."""
+def test_owner_of_an_object_of_the_set_is_not_recreated(stage: Stage, api: Api) -> None:
+    """The delete of the old object would collect it."""
     fixed = {**config_map("a"), "immutable": True}
     stage.run(fixed)
     owned = _owned(stage, api, "b", "a")
     stage.run(fixed, owned)
     uid = api.get(stage.path("b"))["metadata"]["uid"]
     new = {**fixed, "data": {"key": "new"}}
-    story = stage.run(new, owned, recreate=True, check=check)
+    story = stage.run(new, owned, recreate=True, check=True)
     assert story.exit_code == 6, story.events
     assert f"must stay\n    {stage.namespace}/configmap/b: it stays in" in story.problem(
         "configmap/a"
@@ -125,44 +118,38 @@ def test_owner_of_an_object_of_the_set_is_not_recreated(
 
 @pytest.mark.holds("listed-stays")
 def test_namespace_of_an_object_that_stays_is_not_pruned_though_its_owner_is(
-    stage: Stage, api: Api, kubectl: Kubectl
+    stage: Stage, api: Api, home: str
 ) -> None:
     """What the set lists is not taken for something that its owner has made."""
-    there = f"{stage.namespace}-there"
-    home = of_kind("Namespace", there)
-    path = f"/api/v1/namespaces/{there}"
-    try:
-        stage.run(home, config_map("a", namespace=there), *REST)
-        uid = api.get(f"{path}/configmaps/a")["metadata"]["uid"]
-        owned = config_map("b", namespace=there)
-        owned["metadata"]["ownerReferences"] = [
-            {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": uid}
-        ]
-        stage.run(home, config_map("a", namespace=there), owned, *REST)
-        kubectl("annotate", "configmap/b", "-n", there, DISABLED)
-        story = stage.run(*REST, allow_kinds=frozenset({"namespace"}))
-        assert story.exit_code == 6, story.events
-        assert f"must stay\n    {there}/configmap/b: " in story.problem(f"namespace/{there}")
-        assert api.exists(f"{path}/configmaps/a")
-    finally:
-        api("DELETE", path)
+    space, owner = of_kind("Namespace", home), config_map("a", namespace=home)
+    path = f"/api/v1/namespaces/{home}/configmaps"
+    stage.run(space, owner, *REST)
+    uid = api.get(f"{path}/a")["metadata"]["uid"]
+    named = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": uid}]
+    owned = config_map("b", namespace=home, ownerReferences=named)
+    stage.run(space, owner, owned, *REST)
+    _mark(api, f"{path}/b")
+    story = stage.run(*REST, allow_kinds=frozenset({"namespace"}))
+    assert story.exit_code == 6, story.events
+    assert f"must stay\n    {home}/configmap/b: " in story.problem(f"namespace/{home}")
+    assert api.exists(f"{path}/a")
 
 
 @pytest.mark.holds("left-alone-recovered")
-def test_object_that_is_left_alone_is_recovered(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_object_that_is_left_alone_is_recovered(stage: Stage, api: Api) -> None:
     """After the loss of the inventory it is listed again: as adopted, as all of the set."""
     once = config_map("once", annotations={"applyprune.dev/apply": "once"})
     off = config_map("off", annotations={"applyprune.dev/apply": "disabled"})
     bodies = (once, config_map("marked"), *REST)
     stage.run(config_map("off"), *bodies)
-    _mark(kubectl, stage, "configmap/marked")
+    _mark(api, stage.path("marked"))
     listed = stage.listed()
     api("DELETE", stage.path(stage.target.inventory.name))
     story = stage.run(off, *bodies)
     assert story.exit_code == 0, story.events
     assert stage.listed() == listed
     assert not any("are not in the input" in warning for warning in story.warnings)
-    kubectl("annotate", "configmap/marked", "-n", stage.namespace, "applyprune.dev/apply-")
+    _mark(api, stage.path("marked"), None)
     story = stage.run(*REST, also=frozenset({PruneAlso.ADOPTED}), max_prune=stage.most(3))
     assert story.exit_code == 0, story.events
     assert {story.outcomes[f"configmap/{name}"] for name in ("once", "off", "marked")} == {
@@ -171,12 +158,10 @@ def test_object_that_is_left_alone_is_recovered(stage: Stage, api: Api, kubectl:
 
 
 @pytest.mark.holds("left-alone-in-part")
-def test_marked_object_is_left_alone_if_a_part_is_deleted(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
+def test_marked_object_is_left_alone_if_a_part_is_deleted(stage: Stage, api: Api) -> None:
     """Only the deletion of the whole set orphans it, because no inventory would list it."""
     stage.run(config_map("a"), *REST)
-    _mark(kubectl, stage, "configmap/a")
+    _mark(api, stage.path("a"))
     story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/a"}))
     assert story.outcomes == {"configmap/a": Outcome.NOT_PRUNED}
     assert "configmap/a" in stage.listed()
@@ -185,10 +170,11 @@ def test_marked_object_is_left_alone_if_a_part_is_deleted(
 
 
 @pytest.mark.holds("left-alone-needs")
-def test_need_of_a_left_alone_object_stays(stage: Stage, kubectl: Kubectl) -> None:
+def test_need_of_a_left_alone_object_stays(stage: Stage, api: Api) -> None:
     """Also if it is in the input with other fields; the run succeeds, and what is free goes."""
     stage.run(_mounting("needed"), config_map("needed"), config_map("free"), *REST, wait=False)
-    _mark(kubectl, stage, "deployment/web")
+    web = stage.path("web", "deployments", "/apis/apps/v1")
+    _mark(api, web)
     story = stage.run(_mounting("rest-0"), *REST, wait=False)
     assert story.exit_code == 0, story.events
     assert story.outcomes["configmap/free"] is Outcome.PRUNED
@@ -200,7 +186,7 @@ def test_need_of_a_left_alone_object_stays(stage: Stage, kubectl: Kubectl) -> No
     assert story.outcomes["deployment.apps/web"] is Outcome.NOT_PRUNED
     assert story.reasons["configmap/needed"] == told
     assert {"configmap/needed", "deployment.apps/web"} < stage.listed()
-    kubectl("annotate", "deployment/web", "-n", stage.namespace, "applyprune.dev/apply-")
+    _mark(api, web, None)
     story = stage.run(*REST, wait=False)
     assert story.outcomes["configmap/needed"] is Outcome.PRUNED
 
@@ -221,7 +207,7 @@ def test_need_of_an_unreadable_object_stays(spoiled: Stage, proxy: FaultProxy, a
 
 
 @pytest.mark.holds("controller-after-finalizer")
-def test_controller_of_a_built_in_object_stays(stage: Stage, kubectl: Kubectl) -> None:
+def test_controller_of_a_built_in_object_stays(stage: Stage, api: Api) -> None:
     """Its controller may be in the set, even in the same wave."""
     operator = copy.deepcopy(DEPLOYMENT)
     operator["spec"]["replicas"] = 0
@@ -234,10 +220,8 @@ def test_controller_of_a_built_in_object_stays(stage: Stage, kubectl: Kubectl) -
         "serviceaccount/operator": Outcome.SKIPPED,
     }
     assert "its controller may need it" in story.problem("deployment.apps/web")
-    kubectl(
-        "patch", "ingress/entry", "-n", stage.namespace,
-        "--type=merge", "-p", '{"metadata": {"finalizers": null}}',
-    )  # fmt: skip
+    entry = stage.path("entry", "ingresses", "/apis/networking.k8s.io/v1")
+    api.patch(entry, {"metadata": {"finalizers": None}})
     assert stage.run(mode=Mode.DELETE).exit_code == 0
 
 
@@ -254,36 +238,24 @@ def test_input_of_objects_that_shall_only_exist_is_not_empty(stage: Stage) -> No
     assert stage.listed() == set()
 
 
-@pytest.mark.holds("kept-since-the-plan", row="applyprune.dev/apply=disabled-prune")
-@pytest.mark.parametrize("options", [{}, {"mode": Mode.DELETE}], ids=["prune", "delete"])
-@pytest.mark.parametrize("mark", [DISABLED, "applyprune.dev/prune=disabled"])
+@pytest.mark.holds("kept-since-the-plan", row="applyprune.dev/apply")
+@pytest.mark.parametrize("mark", [LEFT_ALONE, "applyprune.dev/prune"])
 def test_namespace_of_an_object_that_is_marked_after_the_plan_stays(
-    stage: Stage, api: Api, kubectl: Kubectl, mark: str, options: dict[str, Any]
+    stage: Stage, api: Api, home: str, mark: str
 ) -> None:
     """While somebody reads the plan: the object stays, so its Namespace must not take it along.
 
     The plan has announced its deletion, so the run has not done everything.
     """
-    there = f"{stage.namespace}-there"
-    home = of_kind("Namespace", there)
-    path = f"/api/v1/namespaces/{there}"
-
-    def seen(event: Event) -> None:
-        if isinstance(event, Planned):
-            kubectl("annotate", "configmap/a", "-n", there, mark)
-
-    try:
-        stage.run(home, config_map("a", namespace=there), *REST)
-        stage.seen = seen
-        given = () if options else REST
-        story = stage.run(*given, **options, allow_kinds=frozenset({"namespace"}))
-        assert story.outcomes[f"namespace/{there}"] is Outcome.SKIPPED, story.events
-        assert "configmap/a is still in it" in story.problem(f"namespace/{there}")
-        assert story.exit_code == 3
-        assert api.get(path)["status"]["phase"] == "Active"
-        assert f"namespace/{there}" in stage.listed()
-        # No DELETE was sent, so the inventory does not expect one.
-        recorded = stage.inventory().entries
-        assert not any(one.deleting for ref, one in recorded.items() if ref.kind == "Namespace")
-    finally:
-        api("DELETE", path)
+    path = f"/api/v1/namespaces/{home}"
+    stage.run(of_kind("Namespace", home), config_map("a", namespace=home), *REST)
+    stage.seen = on(Planned, lambda: _mark(api, f"{path}/configmaps/a", mark=mark))
+    story = stage.run(*REST, allow_kinds=frozenset({"namespace"}))
+    assert story.outcomes[f"namespace/{home}"] is Outcome.SKIPPED, story.events
+    assert "configmap/a is still in it" in story.problem(f"namespace/{home}")
+    assert story.exit_code == 3
+    assert api.get(path)["status"]["phase"] == "Active"
+    assert f"namespace/{home}" in stage.listed()
+    # No DELETE was sent, so the inventory does not expect one.
+    recorded = stage.inventory().entries
+    assert not any(one.deleting for ref, one in recorded.items() if ref.kind == "Namespace")

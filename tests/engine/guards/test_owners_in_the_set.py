@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Propagation
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import config_map
@@ -32,11 +31,10 @@ def _outcomes(story: Any) -> dict[str, Outcome]:
     return {ref: outcome for ref, outcome in story.outcomes.items() if ref in {WHOLE, PART}}
 
 
-@pytest.mark.parametrize("propagation", [Propagation.BACKGROUND, Propagation.ORPHAN])
-def test_object_is_deleted_with_its_owner(stage: Stage, api: Api, propagation: Propagation) -> None:
+def test_object_is_deleted_with_its_owner(stage: Stage, api: Api) -> None:
     """Nothing of both is left, whoever is faster: the run, or the garbage collector."""
     _owned(stage, api)
-    story = stage.run(*REST, propagation=propagation)
+    story = stage.run(*REST)
     assert story.exit_code == 0, story.events
     assert _outcomes(story) == {WHOLE: Outcome.PRUNED, PART: Outcome.PRUNED}
     eventually(lambda: not api.exists(stage.path("a-part")))
