@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from applyprune.localplane import API_SERVER_ONLY, Plane
-from applyprune.model.events import Finished, ObjectDone
+from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode, Propagation
 from tests.support.accounts import WRITE, kubeconfig_as, rule
@@ -19,22 +15,17 @@ from tests.support.api import Api, AuditTrail, writes
 from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import (
     CLAIM,
-    DEPLOYMENT,
     GUARDED,
     SERVICE,
     config_map,
-    crd,
-    custom_resource,
     of_kind,
 )
-from tests.support.plane import FreshPlane
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
 Body = dict[str, Any]
 NAMESPACE = frozenset({"namespace"})
 MERGE = "application/merge-patch+json"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 SLICE: Body = of_kind(
@@ -45,13 +36,9 @@ SLICE: Body = of_kind(
     addressType="IPv4",
     endpoints=[{"addresses": ["10.1.2.3"]}],
 )
-LEASE: Body = of_kind(
-    "Lease", "leader", api="coordination.k8s.io/v1", spec={"holderIdentity": "pod-1"}
-)
 ACCOUNT = {"imagePullSecrets": [{"name": "registry"}]}
 CONTENTS: dict[str, tuple[str, str, Body]] = {
     "serviceaccount/default": ("PATCH", "/api/v1/{}/serviceaccounts/default", ACCOUNT),
-    "lease.coordination.k8s.io/leader": ("POST", "/apis/coordination.k8s.io/v1/{}/leases", LEASE),
     "endpointslice.discovery.k8s.io/by-hand": (
         "POST",
         "/apis/discovery.k8s.io/v1/{}/endpointslices",
@@ -81,41 +68,6 @@ def test_contents_made_by_hand_save_a_namespace(
     assert story.exit_code == 6, story.events
     told = story.problem(f"namespace/{home}")
     assert f"cascade-delete 1 object that must stay\n    {home}/{name}: it is not" in told
-
-
-def test_contents_that_appear_after_the_first_deletions_end_the_delete_in_part(
-    fresh_plane: FreshPlane, tmp_path: Path
-) -> None:
-    """What was deleted before that is counted, and the exit code is that of a failure.
-
-    On a plane of its own: what others leave behind anywhere may be owned by a Namespace.
-    """
-    plane = fresh_plane(API_SERVER_ONLY)
-    with FaultProxy(plane) as proxy, closing(Api(plane)) as api:
-        spoiled = Stage(proxy.kubeconfig(tmp_path), "default")
-        _delete_in_part(spoiled, api, proxy)
-
-
-def _delete_in_part(spoiled: Stage, api: Api, proxy: FaultProxy) -> None:
-    home = "late"
-    inside = [config_map(name, namespace=home) for name in "abc"]
-    assert spoiled.run(of_kind("Namespace", home), *inside).exit_code == 0
-    happened = proxy.before_first(
-        lambda seen: seen.method == "DELETE" and "dryRun" not in seen.query,
-        lambda: api("POST", f"/api/v1/namespaces/{home}/configmaps", config_map("late")),
-    )
-    story = spoiled.run(mode=Mode.DELETE, allow_kinds=NAMESPACE)
-    assert happened, story.events
-    assert "would now cascade to more objects" in story.problem(f"namespace/{home}")
-    assert story.exit_code == 3
-    (end,) = [event for event in story.events if isinstance(event, Finished)]
-    assert end.problem is not None
-    assert end.problem.message == (
-        "the deletion of 1 object was refused, and 3 were deleted before that"
-    )
-    assert api.exists(f"/api/v1/namespaces/{home}/configmaps/late")
-    refused = [event for event in story.events if isinstance(event, ObjectDone) and event.problem]
-    assert [event.problem.exit_code for event in refused if event.problem] == [3]
 
 
 def test_contents_made_by_the_control_plane_save_nothing(stage: Stage, api: Api, home: str) -> None:
@@ -154,20 +106,16 @@ def _live(api: Api, body: Body, namespace: str) -> Body | None:
     return reply if status == 200 else None
 
 
+def _named(owner: Body) -> Body:
+    """Return an ownerReference that names an object."""
+    named = {key: owner["metadata"][key] for key in ("name", "uid")}
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], **named}
+
+
 def _make(api: Api, namespace: str, body: Body, *owners: Body) -> Body:
     """Create an object of another team, owned by these objects, and return it as stored."""
-    named = [
-        {
-            "apiVersion": owner["apiVersion"],
-            "kind": owner["kind"],
-            "name": owner["metadata"]["name"],
-            "uid": owner["metadata"]["uid"],
-        }
-        for owner in owners
-    ]
-    metadata = {**body["metadata"], "ownerReferences": named}
-    reply = api.create(_path(body, namespace), {**body, "metadata": metadata})
-    return dict(reply)
+    metadata = {**body["metadata"], "ownerReferences": [*map(_named, owners)]}
+    return dict(api.create(_path(body, namespace), {**body, "metadata": metadata}))
 
 
 def _applied(stage: Stage, api: Api, *bodies: Body) -> Body:
@@ -182,20 +130,14 @@ STAY = (config_map("stay-1"), config_map("stay-2"))
 OWNER = config_map("owner")
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [pytest.param(Mode.APPLY, marks=pytest.mark.holds("owned-by-ours")), Mode.PRUNE, Mode.DELETE],
-)
-def test_data_that_names_a_pruned_owner_saves_it(
-    stage: Stage, api: Api, audit: AuditTrail, mode: Mode
-) -> None:
+@pytest.mark.holds("owned-by-ours")
+def test_data_that_names_a_pruned_owner_saves_it(stage: Stage, api: Api, audit: AuditTrail) -> None:
     """Another team's StatefulSet and claim; with the printed options all of them go."""
     owner = _applied(stage, api, OWNER, *STAY)
     _make(api, stage.namespace, CLAIM, owner)
     _make(api, stage.namespace, STATEFUL, owner)
     audit.restart()
-    wanted = () if mode is Mode.DELETE else STAY
-    story = stage.run(*wanted, mode=mode)
+    story = stage.run(*STAY)
     assert writes(audit) == []
     assert story.exit_code == 6, story.events
     told = story.problem("configmap/owner")
@@ -206,13 +148,10 @@ def test_data_that_names_a_pruned_owner_saves_it(
         f"    {place}/statefulset.apps/db: it is not in this set\n" in told
     )
     assert story.refusal.endswith("To allow this: --allow-cascade configmap/owner")
-    # Whoever deletes a set has no limit that counts.
-    is_counted = "including 2 cascaded deletions" in story.refusal
-    assert is_counted is (mode is not Mode.DELETE)
-    assert story.refusal.startswith(f"the {mode.removal} was refused")
+    assert "including 2 cascaded deletions" in story.refusal
     assert _live(api, CLAIM, place) is not None
     allowed = frozenset({"configmap/owner"})
-    story = stage.run(*wanted, mode=mode, allow_cascade=allowed)
+    story = stage.run(*STAY, allow_cascade=allowed)
     assert story.exit_code == 0, story.events
     eventually(
         lambda: _live(api, CLAIM, place) is None, lambda: "the garbage collection of the claim"
@@ -220,19 +159,18 @@ def test_data_that_names_a_pruned_owner_saves_it(
     eventually(lambda: _live(api, STATEFUL, place) is None, lambda: "that of the StatefulSet")
 
 
-@pytest.mark.parametrize("dry", [DryRun.CLIENT, DryRun.SERVER])
-def test_dry_run_counts_what_names_a_pruned_owner(stage: Stage, api: Api, dry: DryRun) -> None:
+def test_dry_run_counts_what_names_a_pruned_owner(stage: Stage, api: Api) -> None:
     """The plan, its consequences and the digest of its deletions have the claim."""
     owner = _applied(stage, api, OWNER, *STAY)
-    before = stage.run(*STAY, dry_run=dry).deletions
+    before = stage.run(*STAY, dry_run=DryRun.SERVER).deletions
     _make(api, stage.namespace, CLAIM, owner)
-    story = stage.run(*STAY, dry_run=dry)
+    story = stage.run(*STAY, dry_run=DryRun.SERVER)
     (step,) = story.plan.removals
     assert [str(also.ref) for also in step.cascade] == [
         f"persistentvolumeclaim/data in namespace {stage.namespace}"
     ]
     assert story.deletions != before
-    allowed = stage.run(*STAY, dry_run=dry, allow_cascade=frozenset({"configmap/owner"}))
+    allowed = stage.run(*STAY, dry_run=DryRun.SERVER, allow_cascade=frozenset({"configmap/owner"}))
     assert allowed.deletions == story.deletions
     said = [f"{one.ref.short}: {one.message}" for one in allowed.plan.consequences]
     assert "configmap/owner: deleted with it: 1 PersistentVolumeClaim" in said
@@ -253,7 +191,12 @@ def test_chain_of_owners_is_followed(stage: Stage, api: Api) -> None:
 
 def test_data_with_another_living_owner_is_not_counted(stage: Stage, api: Api) -> None:
     """Nor with an owner of the set that stays, nor if the propagation orphans what is owned."""
-    owner = _applied(stage, api, OWNER, *STAY)
+    owner = _applied(stage, api, OWNER, *STAY, config_map("orphaning"))
+    orphaning = api.get(stage.path("orphaning"))
+    _make(api, stage.namespace, {**CLAIM, "metadata": {"name": "kept"}}, {**OWNER, **orphaning})
+    story = stage.run(OWNER, *STAY, propagation=Propagation.ORPHAN)
+    assert story.outcomes["configmap/orphaning"] is Outcome.PRUNED, story.events
+    assert api.exists(stage.path("kept", "persistentvolumeclaims"))
     other = _make(api, stage.namespace, config_map("other"))
     _make(api, stage.namespace, CLAIM, owner, other)
     stays = _live(api, STAY[0], stage.namespace)
@@ -262,15 +205,6 @@ def test_data_with_another_living_owner_is_not_counted(stage: Stage, api: Api) -
     story = stage.run(*STAY)
     assert story.exit_code == 0, story.events
     assert story.outcomes["configmap/owner"] is Outcome.PRUNED
-
-
-def test_orphaned_dependants_are_not_counted(stage: Stage, api: Api) -> None:
-    """With the propagation Orphan the server takes the reference away, and deletes nothing."""
-    owner = _applied(stage, api, OWNER, *STAY)
-    _make(api, stage.namespace, CLAIM, owner)
-    story = stage.run(*STAY, propagation=Propagation.ORPHAN)
-    assert story.exit_code == 0, story.events
-    assert _live(api, CLAIM, stage.namespace) is not None
 
 
 def test_owner_without_a_namespace_owns_everywhere(stage: Stage, api: Api, home: str) -> None:
@@ -309,14 +243,7 @@ def test_claim_of_the_input_is_not_collected(stage: Stage, api: Api) -> None:
     """The input still wants the claim, and no option lets its owner go."""
     owner = _applied(stage, api, OWNER, *STAY, CLAIM)
     path = f"{_path(CLAIM, stage.namespace)}/data"
-    reference = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "name": "owner",
-        "uid": owner["metadata"]["uid"],
-    }
-    patch = {"metadata": {"ownerReferences": [reference]}}
-    api.patch(path, patch)
+    api.patch(path, {"metadata": {"ownerReferences": [_named({**OWNER, **owner})]}})
     story = stage.run(*STAY, CLAIM, allow_cascade=frozenset({"configmap/owner"}))
     assert story.exit_code == 6, story.events
     assert "configmap/owner owns objects of the input" in story.refusal
@@ -354,74 +281,41 @@ def test_recreation_counts_what_its_object_owns(stage: Stage, api: Api, check: b
         assert [also.ref.name for also in step.cascade] == ["data"]
 
 
-def _named(body: Body) -> Body:
-    return {**body, "metadata": {"name": "owner"}}
+def _few(stage: Stage, plane: Plane, api: Api, folder: Path, group: str, plural: str) -> Stage:
+    """Return the set as an account with every right on two kinds only."""
+    rights = [rule("", ["configmaps"], WRITE), rule(group, [plural], WRITE)]
+    return Stage(
+        kubeconfig_as("few", plane, api, stage.namespace, folder, *rights), stage.namespace
+    )
 
 
-ROLE: Body = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": []}
-SECRET: Body = {"apiVersion": "v1", "kind": "Secret"}
-SCRATCH = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM["spec"]}}}
-WITH_CLAIMS = copy.deepcopy(DEPLOYMENT)
-WITH_CLAIMS["spec"]["replicas"] = 0
-WITH_CLAIMS["spec"]["template"]["spec"]["volumes"] = [SCRATCH]
-LEAST: dict[str, tuple[str, str, Body]] = {
-    "configmap/owner": ("", "configmaps", OWNER),
-    "secret/owner": ("", "secrets", _named(SECRET)),
-    "service/owner": ("", "services", _named(SERVICE)),
-    "role.rbac.authorization.k8s.io/owner": ("rbac.authorization.k8s.io", "roles", _named(ROLE)),
-}
-MAKERS: dict[str, tuple[str, str, Body]] = {
-    "deployment.apps/owner": ("apps", "deployments", _named(WITH_CLAIMS)),
-    "statefulset.apps/owner": ("apps", "statefulsets", _named(STATEFUL)),
-}
-
-
-@pytest.fixture
-def few(stage: Stage, plane: Plane, api: Api, tmp_path: Path) -> Callable[..., Stage]:
-    """A function that returns the set as an account with every right on two kinds only."""
-
-    def stage_of(group: str, plural: str) -> Stage:
-        rights = [rule("", ["configmaps"], WRITE), rule(group, [plural], WRITE)]
-        path = kubeconfig_as("few", plane, api, stage.namespace, tmp_path, *rights)
-        return Stage(path, stage.namespace)
-
-    return stage_of
-
-
-@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
-@pytest.mark.parametrize("name", LEAST)
 def test_kind_that_owns_no_data_goes_with_least_rights(
-    few: Callable[..., Stage], name: str, mode: Mode
+    stage: Stage, plane: Plane, api: Api, tmp_path: Path
 ) -> None:
     """Claims may not be listed: a warning says that they are not counted, in the plan too."""
-    group, plural, body = LEAST[name]
-    account = few(group, plural)
-    assert account.run(body, *STAY).exit_code == 0
-    wanted = () if mode is Mode.DELETE else STAY
-    planned = account.run(*wanted, mode=mode, dry_run=DryRun.SERVER, check=True)
-    story = account.run(*wanted, mode=mode)
+    account = _few(stage, plane, api, tmp_path, "", "services")
+    assert account.run(SERVICE, *STAY).exit_code == 0
+    planned = account.run(*STAY, dry_run=DryRun.SERVER, check=True)
+    story = account.run(*STAY)
     for one in (planned, story):
         assert one.exit_code == 0, one.events
         (warning,) = [text for text in one.warnings if "not counted" in text]
         assert "the persistentvolumeclaims and statefulsets.apps that the server deletes" in warning
-        assert name in warning
+        assert "service/web" in warning
         assert "this account may not list them" in warning
         assert "applyprune rbac web" in warning
-    gone = Outcome.DELETED if mode is Mode.DELETE else Outcome.PRUNED
-    assert story.outcomes[name] is gone
+    assert story.outcomes["service/web"] is Outcome.PRUNED
     said = [str(one) for one in planned.plan.guards if one.guard == "cascade"]
     assert ["as far as is known" in one for one in said] == [True]
 
 
-@pytest.mark.holds("may-own-data", row="statefulset.apps/owner")
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.holds("may-own-data")
 def test_kind_that_may_own_data_is_refused_with_least_rights(
-    few: Callable[..., Stage], name: str
+    stage: Stage, plane: Plane, api: Api, tmp_path: Path
 ) -> None:
     """Its Pods get claims of their own: refused, until the option names the object."""
-    group, plural, body = MAKERS[name]
-    account = few(group, plural)
-    assert account.run(body, *STAY).exit_code == 0
+    account, name = _few(stage, plane, api, tmp_path, "apps", "statefulsets"), "statefulset.apps/db"
+    assert account.run(STATEFUL, *STAY).exit_code == 0
     kinds = frozenset({"statefulset"})
     story = account.run(*STAY, allow_kinds=kinds)
     assert story.exit_code == 6, story.events
@@ -434,46 +328,6 @@ def test_kind_that_may_own_data_is_refused_with_least_rights(
     assert approved.exit_code == 6
     allowed = frozenset({name})
     assert account.run(*STAY, allow_kinds=kinds, allow_cascade=allowed).exit_code == 0
-
-
-def test_known_owner_is_refused_with_least_rights(
-    stage: Stage, api: Api, few: Callable[..., Stage]
-) -> None:
-    """An object of the set names it as its owner: so may a claim."""
-    account = few("", "secrets")
-    assert account.run(OWNER, _named(SECRET), *STAY).exit_code == 0
-    owner = _live(api, OWNER, stage.namespace)
-    assert owner is not None
-    reference = {key: owner["metadata"][key] for key in ("name", "uid")}
-    owned = {**SECRET, "metadata": {"name": "owner"}}
-    owned["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", **reference}]
-    assert account.run(OWNER, owned, *STAY).exit_code == 0
-    story = account.run(*STAY)
-    assert story.exit_code == 6, story.events
-    assert "cannot be counted" in story.problem("configmap/owner")
-
-
-def test_custom_resource_is_refused_with_least_rights(
-    crd_stage: Stage, running: Plane, crds: Api, tmp_path: Path
-) -> None:
-    """Operators make claims for them."""
-    name = crd("Ward")["metadata"]["name"]
-    crds.create(CRDS, crd("Ward"))
-    try:
-        rights = [rule("", ["configmaps"], WRITE), rule("x.example.com", ["wards"], WRITE)]
-        namespace = crd_stage.namespace
-        path = kubeconfig_as("few", running, crds, namespace, tmp_path, *rights)
-        account = Stage(path, namespace)
-        ward = custom_resource("owner", "Ward")
-        wards = f"/apis/x.example.com/v1/namespaces/{namespace}/wards"
-        # The storage of the kind may still be made.
-        eventually(lambda: crds("GET", wards)[0] == 200, lambda: "the kind")
-        assert account.run(ward, *STAY, check=False).exit_code == 0
-        story = account.run(*STAY)
-        assert story.exit_code == 6, story.events
-        assert "cannot be counted" in story.problem("ward.x.example.com/owner")
-    finally:
-        crds("DELETE", f"{CRDS}/{name}")
 
 
 @pytest.mark.holds("unread-owners")

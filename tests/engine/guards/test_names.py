@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.options import DryRun
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource, of_kind
 from tests.support.stage import Stage
@@ -48,14 +48,12 @@ def test_short_name_allows_a_guarded_kind(stage: Stage, audit: AuditTrail) -> No
     assert stage.run(*bodies, allow_kinds=frozenset({"pvc"})).exit_code == 0
 
 
-@pytest.mark.parametrize("option", ["orphan", "allow_cascade", "select"])
-def test_unknown_kind_writes_nothing(stage: Stage, audit: AuditTrail, option: str) -> None:
+def test_unknown_kind_writes_nothing(stage: Stage, audit: AuditTrail) -> None:
     """An orphan that is not found would be deleted."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))
     audit.restart()
-    mode = Mode.ORPHAN if option == "select" else Mode.APPLY
     with pytest.raises(UsageError, match="Did you mean configmap"):
-        stage.run(config_map("a"), mode=mode, **{option: frozenset({"confgmap/b"})})
+        stage.run(config_map("a"), orphan=frozenset({"confgmap/b"}))
     assert writes(audit) == []
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from applyprune.cluster import inventory_format
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
@@ -15,11 +15,10 @@ from applyprune.model.options import Adopt, Conflicts, Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF, SHARD_OF
 from tests.support.api import Api
 from tests.support.objects import config_map, of_kind
-from tests.support.plane import Kubectl
 from tests.support.stage import Stage
 
-FILLING = 6_000
-"""So many entries that they are kept in shards."""
+FILLING = 60
+"""So many entries that they are kept in shards, where a shard has few."""
 
 
 def _write(stage: Stage, entries: Mapping[Ref, InventoryEntry]) -> None:
@@ -37,64 +36,53 @@ def _fill(stage: Stage) -> None:
     _write(stage, {one.ref: one for one in entries})
 
 
-def _path(stage: Stage, name: str = "") -> str:
-    path = stage.path()
-    return f"{path}/{name}" if name else path
-
-
 def _kept_in(api: Api, stage: Stage) -> dict[str, str]:
     """Return the UID of each ConfigMap in which a set's inventory is, by name."""
-    shards = api.get(f"{_path(stage)}?labelSelector={SHARD_OF}={stage.name}")["items"]
-    root = api.get(_path(stage, stage.target.inventory.name))
+    shards = api.get(f"{stage.path()}?labelSelector={SHARD_OF}={stage.name}")["items"]
+    root = api.get(stage.path(stage.target.inventory.name))
     return {one["metadata"]["name"]: one["metadata"]["uid"] for one in (root, *shards)}
 
 
 @pytest.fixture
-def other(stage: Stage) -> Stage:
+def other(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Another set of the namespace, whose inventory has a root and shards."""
+    monkeypatch.setattr(inventory_format, "_PER_SHARD", 8)
+    monkeypatch.setattr(inventory_format, "MAX_TEXT", 4 * 1024)
     made = Stage(stage.kubeconfig, stage.namespace, name="other")
     made.run(config_map("theirs"))
     _fill(made)
     return made
 
 
-@pytest.mark.parametrize("adopt", [Adopt.UNOWNED, Adopt.ALL])
-def test_inventory_cannot_be_an_object_of_a_set(
-    stage: Stage, other: Stage, api: Api, adopt: Adopt
-) -> None:
+def test_inventory_cannot_be_an_object_of_a_set(stage: Stage, other: Stage, api: Api) -> None:
     """Neither its root nor its shards; nothing of them is changed, and nothing of them listed."""
-    before = {name: api.get(_path(stage, name)) for name in _kept_in(api, other)}
+    before = {name: api.get(stage.path(name)) for name in _kept_in(api, other)}
     assert len(before) > 2
     bodies = [config_map(name) for name in before]
     for forced in (False, True):
         story = stage.run(
             config_map("a"),
             *bodies,
-            adopt=adopt,
+            adopt=Adopt.ALL,
             conflicts=Conflicts.FORCE if forced else Conflicts.FAIL,
         )
         assert story.exit_code == 3
         for name in before:
             assert story.outcomes[f"configmap/{name}"] is Outcome.FAILED
             assert "is the inventory of a set" in story.problem(f"configmap/{name}")
-    assert {name: api.get(_path(stage, name)) for name in before} == before
+    assert {name: api.get(stage.path(name)) for name in before} == before
     assert stage.listed() == set()
     assert len(other.inventory().entries) == FILLING + 1
 
 
-@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
-def test_listed_inventory_is_not_deleted(
-    stage: Stage, other: Stage, api: Api, kubectl: Kubectl, mode: Mode
-) -> None:
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
+def test_listed_inventory_is_not_deleted(stage: Stage, other: Stage, api: Api, mode: Mode) -> None:
     """Although the entry has its UID, and it has the set's label and its manager's fields."""
     stage.run(config_map("a"))
     there = _kept_in(api, other)
     for name in there:
         body = of_kind("ConfigMap", name, {"labels": {PART_OF: stage.target.id}})
-        kubectl(
-            "apply", "--server-side", "-n", stage.namespace,
-            f"--field-manager={stage.target.manager}", "-f", "-", stdin=json.dumps(body),
-        )  # fmt: skip
+        api.apply(stage.path(name), body, by=stage.target.manager)
     _list(stage, there)
     left: tuple[dict[str, Any], ...] = () if mode is Mode.DELETE else (config_map("a"),)
     story = stage.run(
@@ -102,7 +90,7 @@ def test_listed_inventory_is_not_deleted(
     )
     for name in there:
         assert story.outcomes[f"configmap/{name}"] is Outcome.ORPHANED, story.events
-        assert "deletionTimestamp" not in api.get(_path(stage, name))["metadata"]
+        assert "deletionTimestamp" not in api.get(stage.path(name))["metadata"]
     assert _kept_in(api, other) == there
     assert len(other.inventory().entries) == FILLING + 1
 

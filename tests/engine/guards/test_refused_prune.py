@@ -73,35 +73,11 @@ def test_refused_prune_is_reported_with_the_refused_objects(stage: Stage) -> Non
     assert story.refusal
 
 
-@pytest.mark.parametrize("dry", [DryRun.CLIENT, DryRun.SERVER])
-def test_dry_run_shows_what_a_refused_prune_holds_back(stage: Stage, dry: DryRun) -> None:
+def test_dry_run_shows_what_a_refused_prune_holds_back(stage: Stage) -> None:
     """A reader needs both: what would be applied, and what may not be deleted."""
     stage.run(*MANY)
-    story = stage.run(config_map("c-0", "new"), dry_run=dry)
+    story = stage.run(config_map("c-0", "new"), dry_run=DryRun.SERVER)
     assert (story.exit_code, story.outcomes) == (6, {**LEFT, "configmap/c-0": Outcome.UPDATED})
-
-
-def test_command_line_names_the_guards_and_the_ways_out(
-    stage: Stage, api: Api, tmp_path: Path
-) -> None:
-    """Refused and lifted ones; those that pass only where one object is explained."""
-    stage.run(*MANY)
-    source = write_input(tmp_path / "set.json", [config_map("c-0", "new")])
-    call = ("apply", "web", "-n", stage.namespace, "-f", source)
-    refused = applyprune(*call, kubeconfig=stage.kubeconfig)
-    assert refused.code == 6
-    assert "it would delete 7 objects: 7 deletions are more than half of the set's" in refused.err
-    assert "To apply without the prune: --no-prune." in refused.err
-    lifted = applyprune(*call, "--max-prune=7", "--dry-run", kubeconfig=stage.kubeconfig)
-    assert lifted.code == 0
-    assert "guard more-than-half lifted by --max-prune 7: 7 deletions" in lifted.err
-    told = applyprune(
-        "explain", "web", "configmap/c-1", *call[2:], "-v", kubeconfig=stage.kubeconfig
-    )
-    assert "7 deletions are more than half of the set's 8 live objects" in told.out
-    applied = applyprune(*call, "--no-prune", kubeconfig=stage.kubeconfig)
-    assert (applied.code, applied.lines["configmap/c-0"]) == (0, "updated")
-    assert _value(api, stage, "c-0") == "new"
 
 
 def test_folder_that_became_empty_blocks_the_prune(stage: Stage, tmp_path: Path) -> None:
@@ -109,16 +85,8 @@ def test_folder_that_became_empty_blocks_the_prune(stage: Stage, tmp_path: Path)
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
         write_input(tmp_path / name / "set.json", [config_map(name)])
-    call = (
-        "apply",
-        "web",
-        "-n",
-        stage.namespace,
-        "-f",
-        tmp_path / "here",
-        "-f",
-        tmp_path / "there",
-    )
+    where = ("-f", tmp_path / "here", "-f", tmp_path / "there")
+    call = ("apply", "web", "-n", stage.namespace, *where)
     assert applyprune(*call, kubeconfig=stage.kubeconfig).code == 0
     (tmp_path / "there/set.json").unlink()
     refused = applyprune(*call, kubeconfig=stage.kubeconfig)

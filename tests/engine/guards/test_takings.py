@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import ConsequenceKind
@@ -23,11 +21,11 @@ def _lost(story: Story) -> list[str]:
     return [one.message for one in found]
 
 
-@pytest.mark.parametrize("manager", ["kubectl-client-side-apply", "ci-pipeline"])
 def test_adoption_names_what_kubectl_apply_had_declared(
-    stage: Stage, api: Api, kubectl: Kubectl, manager: str
+    stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """Whatever its field manager is called: otherwise nobody would ever remove these fields."""
+    manager = "ci-pipeline"
     theirs: dict[str, Any] = {**config_map("a"), "data": {"key": "v", "stale": "1"}}
     kubectl(
         "apply", f"--field-manager={manager}", "-n", stage.namespace, "-f", "-",

@@ -1,4 +1,4 @@
-"""Runs whose deletions, or whose whole plan, must be approved first."""
+"""Runs whose deletions, or whose whole plan, must be approved first; and sets of a Bundle."""
 
 from __future__ import annotations
 
@@ -6,13 +6,97 @@ from typing import Any
 
 import pytest
 
+from applyprune.errors import OwnedByBundle
+from applyprune.model.events import InventoryWritten
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Approval, DryRun, Mode, PruneLimit
+from applyprune.model.options import Approval, DryRun, Mode
 from applyprune.values import replace
 from tests.support.api import Api, AuditTrail, writes
+from tests.support.command import applyprune
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import config_map
 from tests.support.stage import Stage
+
+OWNER = "Bundle shop/web"
+
+
+@pytest.mark.holds("one-approval")
+def test_approval_covers_one_prune_only(stage: Stage) -> None:
+    """The digest of what was refused lets exactly that go; one object more is another prune."""
+    names = [f"a{number}" for number in range(8)]
+    stage.run(*map(config_map, names))
+    refused = stage.run(config_map("a0"))
+    assert refused.exit_code == 6
+    assert refused.deletions
+    assert stage.run(config_map("a0")).deletions == refused.deletions
+    other = stage.run(config_map("a0"), config_map("a1"), approved=refused.deletions)
+    assert other.exit_code == 6
+    assert other.deletions not in {"", refused.deletions}
+    done = stage.run(config_map("a0"), approved=refused.deletions)
+    assert (done.exit_code, done.refusal) == (0, "")
+    assert sum(one is Outcome.PRUNED for one in done.outcomes.values()) == 7
+
+
+def test_approval_expires_with_its_objects(stage: Stage, api: Api) -> None:
+    """An object of the same name and another UID was not approved."""
+    stage.run(*(config_map(f"a{number}") for number in range(8)))
+    refused = stage.run(config_map("a0"))
+    path = stage.path()
+    assert api("DELETE", f"{path}/a7")[0] == 200
+    again = stage.run(config_map("a0"), approved=refused.deletions)
+    assert again.exit_code == 6
+    assert all(api.exists(f"{path}/a{number}") for number in range(7))
+
+
+@pytest.mark.holds("set-owner")
+def test_set_belongs_to_its_bundle(stage: Stage) -> None:
+    """The Bundle takes it over without touching an object; nobody else may change it then."""
+    stage.run(config_map("a"), config_map("b"))
+    with pytest.raises(OwnedByBundle, match="inventoryName: web"):
+        replace(stage, owner=OWNER).run(config_map("a"), config_map("b"))
+    bundle = replace(stage, owner=OWNER, takes_over=True)
+    taken = bundle.run(config_map("a"), config_map("b"))
+    assert set(taken.outcomes.values()) == {Outcome.UNCHANGED}
+    assert stage.inventory().owner == OWNER
+    assert not bundle.run(config_map("a"), config_map("b")).of(InventoryWritten)
+    for mode in (Mode.APPLY, Mode.PRUNE, Mode.DELETE, Mode.ORPHAN):
+        with pytest.raises(OwnedByBundle, match=OWNER):
+            stage.run(config_map("a"), mode=mode)
+    with pytest.raises(OwnedByBundle):
+        replace(bundle, owner="Bundle shop/other").run(config_map("a"))
+    with pytest.raises(OwnedByBundle):
+        stage.move(replace(stage, name="other"))
+    looked = stage.run(config_map("a"), dry_run=DryRun.SERVER)
+    assert looked.outcomes["configmap/b"] is Outcome.PRUNED
+    assert stage.inventory().owner == OWNER
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+
+
+def test_bundle_removes_only_its_own_set(stage: Stage) -> None:
+    """A set that was released meanwhile stays, whatever becomes of the Bundle."""
+    stage.run(config_map("a"))
+    bundle = replace(stage, owner=OWNER, takes_over=True)
+    for mode in (Mode.DELETE, Mode.ORPHAN):
+        with pytest.raises(OwnedByBundle, match="does not belong to Bundle shop/web"):
+            bundle.run(mode=mode)
+    assert stage.listed() == {"configmap/a"}
+
+
+def test_set_can_be_taken_back_from_a_deleted_bundle(stage: Stage) -> None:
+    """The command line says whose it was, and may apply it again."""
+    replace(stage, owner=OWNER).run(config_map("a"))
+    call = ("web", "-n", stage.namespace)
+    refused = applyprune("delete", *call, "--yes", kubeconfig=stage.kubeconfig)
+    assert refused.code == 2
+    assert OWNER in refused.err
+    assert "inventory release web" in refused.err
+    released = applyprune("inventory", "release", *call, kubeconfig=stage.kubeconfig)
+    assert released.code == 0, released.err
+    assert OWNER in released.out
+    again = applyprune("inventory", "release", *call, kubeconfig=stage.kubeconfig)
+    assert "belongs to no Bundle" in again.out
+    assert stage.run(config_map("a")).outcomes == {"configmap/a": Outcome.UNCHANGED}
+
 
 A, B, C = (config_map(name) for name in "abc")
 
@@ -54,17 +138,6 @@ def test_unapproved_plan_writes_nothing(stage: Stage, audit: AuditTrail) -> None
     stage.run(mode=Mode.DELETE)
     again = stage.run(config_map("a", "new"), B, approval=Approval.ALWAYS, approved_plan=digest)
     assert again.exit_code == 6
-
-
-def test_whole_plan_of_a_refused_prune_can_be_approved(stage: Stage) -> None:
-    """Its digest covers the deletions, so it lifts the guards too."""
-    stage.run(A, B, C)
-    few = {"approval": Approval.ALWAYS, "max_prune": PruneLimit(0, 0)}
-    waiting = stage.run(config_map("a", "new"), **few)
-    assert waiting.exit_code == 6
-    digest = waiting.plan.needs_approval
-    done = stage.run(config_map("a", "new"), **few, approved_plan=digest)
-    assert (done.exit_code, done.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
 
 
 def test_taking_over_a_set_waits_too(stage: Stage, audit: AuditTrail) -> None:
@@ -134,17 +207,12 @@ def test_unapproved_recreation_waits(stage: Stage, api: Api) -> None:
     assert stage.run(fixed("new"), needs, **ask).exit_code == 0
 
 
-@pytest.mark.parametrize("approval", [Approval.AUTOMATIC, Approval.PRUNE])
-def test_refused_prune_and_recreation_are_approved_together(
-    stage: Stage, api: Api, approval: Approval
-) -> None:
+def test_refused_prune_and_recreation_are_approved_together(stage: Stage, api: Api) -> None:
     """As a Bundle runs them: a guard refuses the prune, and the approval covers both."""
     path = stage.path("fixed")
     stage.run(fixed("old"), A, B, C)
     uid = api.get(path)["metadata"]["uid"]
-    ask = {"approval": approval, "recreate": True, "check": True}
-    if approval is Approval.PRUNE:
-        ask["apply_anyway"] = True
+    ask: dict[str, Any] = {"recreate": True, "check": True}
     refused = stage.run(fixed("new"), **ask)
     assert refused.exit_code == 6
     assert "more than half" in refused.refusal
@@ -183,49 +251,17 @@ def test_deletion_that_the_server_denies_is_not_foreseen(
     assert stage.listed() == {"configmap/a"}
 
 
-@pytest.mark.parametrize("prune", [True, False])
-def test_lone_recreation_waits(stage: Stage, prune: bool) -> None:
-    """Nothing has left the set, and the run says nevertheless that something waits."""
-    stage.run(fixed("old"))
-    ask = {"approval": Approval.PRUNE, "recreate": True, "check": True, "prune": prune}
-    waiting = stage.run(fixed("new"), **ask)
-    assert (waiting.exit_code, waiting.outcomes) == (6, {"configmap/fixed": Outcome.SKIPPED})
-    assert "the deletions are not approved" in waiting.refusal
-    digest = waiting.plan.needs_approval
-    done = stage.run(fixed("new"), **ask, approved=digest)
-    assert done.outcomes == {"configmap/fixed": Outcome.RECREATED}
-
-
-@pytest.mark.parametrize(
-    "approval",
-    [
-        pytest.param(Approval.PRUNE, marks=pytest.mark.holds("unplanned-recreation")),
-        Approval.ALWAYS,
-    ],
-)
-def test_object_is_not_recreated_if_the_plan_does_not_say_so(
-    stage: Stage, api: Api, approval: Approval
-) -> None:
+@pytest.mark.holds("unplanned-recreation")
+def test_object_is_not_recreated_if_the_plan_does_not_say_so(stage: Stage, api: Api) -> None:
     """Without a check the plan cannot know it, so nobody has approved it."""
     path = stage.path("fixed")
     stage.run(fixed("old"))
     uid = api.get(path)["metadata"]["uid"]
-    ask = {"approval": approval, "recreate": True}
+    ask = {"approval": Approval.PRUNE, "recreate": True}
     digest = stage.run(fixed("new"), **ask).plan.digest
     story = stage.run(fixed("new"), **ask, approved_plan=digest)
     assert (story.exit_code, story.outcomes) == (3, {"configmap/fixed": Outcome.FAILED})
     assert api.get(path)["metadata"]["uid"] == uid
-
-
-def test_plan_that_has_run_must_be_approved_again(stage: Stage, api: Api) -> None:
-    """Somebody deletes what was created: the same manifests, and another plan."""
-    first = stage.run(A, approval=Approval.ALWAYS).plan.needs_approval
-    assert stage.run(A, approval=Approval.ALWAYS, approved_plan=first).exit_code == 0
-    path = stage.path("a")
-    assert api("DELETE", path)[0] == 200
-    again = stage.run(A, approval=Approval.ALWAYS, approved_plan=first)
-    assert (again.exit_code, api.exists(path)) == (6, False)
-    assert again.plan.needs_approval not in {"", first}
 
 
 def test_check_that_finds_no_change_needs_no_approval(stage: Stage) -> None:
