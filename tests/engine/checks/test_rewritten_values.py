@@ -1,6 +1,6 @@
 """No false report of a rewritten value: what the server itself makes of manifests is no rewriting.
 
-`tests/engine/failures/test_webhook_changes.py` has the true reports.
+`tests/engine/failures/test_webhooks.py` has the true reports.
 """
 
 from __future__ import annotations

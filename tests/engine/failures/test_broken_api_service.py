@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from applyprune.errors import InventoryError
 from applyprune.localplane import API_SERVER_ONLY, Binaries, Plane, start
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Conflicts, DryRun, Mode, PruneAlso, PruneLimit
+from applyprune.model.options import DryRun, Mode
 from tests.support.api import DISCOVERY, Api, temporary_namespace
 from tests.support.objects import DEPLOYMENT, SERVICE, api_service, config_map, crd, custom_resource
 from tests.support.stage import Stage
@@ -190,16 +191,7 @@ def test_api_service_breaks_a_kind_of_the_set_between_runs(
         f"foo.{names.group}/g": Outcome.FAILED,
     }
     assert f"the API group {names.group} does not answer" in story.problem(f"foo.{names.group}/f")
-    left = stage.run(names.crd(), names.foo("f"), config_map("a", "new"))
-    assert left.exit_code == 3
-    assert left.outcomes == {
-        names.crd_name: Outcome.UNCHANGED,
-        "configmap/a": Outcome.UNCHANGED,
-        "configmap/go": Outcome.NOT_PRUNED,
-        f"foo.{names.group}/f": Outcome.FAILED,
-        f"foo.{names.group}/g": Outcome.FAILED,
-    }
-    assert stage.listed() == left.outcomes.keys()
+    assert stage.listed() == story.outcomes.keys()
     _mend(poisoned, names.group)
     _await(poisoned, names.group, "Current")
     well = stage.run(names.crd(), names.foo("f"), names.foo("g"), config_map("a", "new"))
@@ -217,42 +209,28 @@ def test_api_service_breaks_a_kind_of_the_set_between_runs(
 def test_api_service_breaks_a_kind_of_another_set(
     stage: Stage, poisoned: Api, names: Names
 ) -> None:
-    """Its scope is unknown then: it fails and blocks later waves, and nothing is pruned."""
+    """Its scope is unknown then: it fails, and a delete of the set deletes nothing beside it."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other", budget=2.0)
     other.run(names.crd())
     stage.run(names.foo("f"), config_map("a"))
     _break(poisoned, names.group)
-    later = config_map("later", annotations={"applyprune.dev/wave": "1"})
-    held = stage.run(names.foo("f"), config_map("a", "newer"), later)
+    held = stage.run(names.foo("f"), config_map("a", "new"))
     assert held.exit_code == 3
-    assert held.outcomes == {
-        "configmap/a": Outcome.UPDATED,
-        "configmap/later": Outcome.SKIPPED,
-        f"foo.{names.group}/f": Outcome.FAILED,
-    }
-    assert "of an earlier wave, was not applied" in held.problem("configmap/later")
+    assert held.outcomes["configmap/a"] is Outcome.UPDATED
     told = held.problem(f"foo.{names.group}/f")
     assert f"the kind {names.group}/v1 Foo is unknown" in told
     assert f"kubectl get apiservice v1.{names.group}" in told
-    asked = stage.explain(f"foo.{names.group}/f", names.foo("f"), config_map("a", "newer"))
+    asked = stage.explain(f"foo.{names.group}/f", names.foo("f"), config_map("a", "new"))
     assert asked.explanation.verdict == "It would not be applied. The reasons below say why."
     assert asked.explanation.reasons[0] in told
-    story = stage.run(config_map("a", "new"), config_map("b"))
-    assert story.outcomes == {
-        "configmap/a": Outcome.UPDATED,
-        "configmap/b": Outcome.CREATED,
-        f"foo.{names.group}/f": Outcome.FAILED,
-    }
-    assert story.exit_code == 3
     deleted = stage.run(mode=Mode.DELETE)
     assert deleted.exit_code == 3
     # It cannot be read, so it may name any ConfigMap of the set.
     assert deleted.outcomes == {
         "configmap/a": Outcome.SKIPPED,
-        "configmap/b": Outcome.SKIPPED,
         f"foo.{names.group}/f": Outcome.FAILED,
     }
-    assert stage.listed() == {"configmap/a", "configmap/b", f"foo.{names.group}/f"}
+    assert stage.listed() == {"configmap/a", f"foo.{names.group}/f"}
     _mend(poisoned, names.group)
     _await(poisoned, names.group, "Current")
     assert poisoned.exists(f"{names.foos}/f")
@@ -261,47 +239,23 @@ def test_api_service_breaks_a_kind_of_another_set(
     assert not poisoned.exists(f"{names.foos}/f")
 
 
-def test_api_service_is_in_the_set_itself(stage: Stage, poisoned: Api, names: Names) -> None:
-    """It is applied like anything else, and pruned; the objects around it do not notice."""
-    name = f"apiservice.apiregistration.k8s.io/v1.{names.broken}"
-    bodies = (api_service(names.broken), config_map("a"), names.crd(), names.foo("f"))
-    first = stage.run(*bodies, config_map("go"))
-    assert (first.exit_code, set(first.outcomes.values())) == (0, {Outcome.CREATED})
-    assert list(first.outcomes)[-1] == name, "what routes requests comes last"
-    _await(poisoned, names.broken, "Stale")
-    second = stage.run(*bodies)
-    assert second.exit_code == 0
-    outcomes = second.outcomes
-    assert outcomes.pop("configmap/go") is Outcome.PRUNED
-    assert set(outcomes.values()) == {Outcome.UNCHANGED}
-    third = stage.run(*bodies[1:])
-    assert third.exit_code == 0
-    outcomes = third.outcomes
-    assert outcomes.pop(name) is Outcome.PRUNED
-    assert set(outcomes.values()) == {Outcome.UNCHANGED}
-    _await(poisoned, names.broken, "gone")
-    stage.run(*bodies)
-    gone = stage.run(mode=Mode.DELETE)
-    assert (gone.exit_code, set(gone.outcomes.values())) == (0, {Outcome.DELETED})
-
-
-def test_api_service_that_stays_must_answer(stage: Stage, poisoned: Api, names: Names) -> None:
-    """It has left the set with a Namespace, but it was adopted: only a deleted one is let off."""
+def test_check_and_repair_do_not_lose_an_unavailable_group(
+    stage: Stage, poisoned: Api, names: Names
+) -> None:
+    """Nobody can know which of its objects are the set's: a damaged inventory is not rebuilt."""
+    stage.run(config_map("a"))
     _break(poisoned, names.broken)
-    bodies = (config_map("a"), names.home, api_service(names.broken))
-    assert stage.run(*bodies, conflicts=Conflicts.FORCE).exit_code == 0
-    kinds = frozenset({"namespace"})
-    limit = PruneLimit(9, 0.0)
-    refused = stage.run(config_map("a"), allow_kinds=kinds, max_prune=limit)
-    assert refused.exit_code == 6
-    assert f"the API group {names.broken} does not answer" in refused.problem(names.shop)
-    # Nothing on this plane would end the deletion of the Namespace.
-    deletes = stage.run(
-        config_map("a"),
-        allow_kinds=kinds,
-        max_prune=limit,
-        also=frozenset({PruneAlso.ADOPTED}),
-        dry_run=DryRun.SERVER,
-    )
-    assert deletes.exit_code == 0
-    assert deletes.outcomes[names.shop] is Outcome.PRUNED
+    story = stage.check()
+    # The set has no object of that group: that is no mismatch, and the exit code is 0.
+    (warning,) = (one for one in story.warnings if names.broken in one)
+    assert "not searched for unlisted objects" in warning
+    assert f"the API group {names.broken} does not answer" in warning
+    assert (story.exit_code, story.found) == (0, {})
+    path = stage.path(stage.target.inventory.name)
+    damaged = poisoned.patch(path, {"data": {"entries": "broken"}})
+    with pytest.raises(InventoryError, match="was not rebuilt") as caught:
+        stage.repair()
+    assert names.broken in caught.value.reason
+    assert poisoned.get(path) == damaged
+    assert stage.repair(allow_partial=True).exit_code == 0
+    assert stage.listed() == {"configmap/a"}

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Mode
-from applyprune.values import replace
 from tests.support.api import Api
 from tests.support.fault_proxy import Fault, FaultProxy, always
 from tests.support.fault_proxy.exchange import ServerReply, Wire
-from tests.support.objects import config_map, crd, custom_resource, of_kind
+from tests.support.objects import config_map, crd, custom_resource
 from tests.support.stage import Stage
 
 GROUP, KIND = "x.example.com", "Claiming"
@@ -52,10 +49,6 @@ def claims(running: Plane, crds: Api, crd_stage: Stage, tmp_path: Path) -> Itera
         yield proxy
 
 
-def within(home: str, name: str) -> dict[str, Any]:
-    return {**config_map(name), "metadata": {"name": name, "namespace": home}}
-
-
 def claim(proxy: FaultProxy, uid: str) -> None:
     proxy.rule = always(
         claiming(uid),
@@ -75,25 +68,3 @@ def test_object_is_pruned_though_another_group_claims_its_uid(
     assert story.outcomes["configmap/a"] is Outcome.PRUNED, story.events
     assert not crds.exists(crd_stage.path("a"))
     assert "configmap/a" not in crd_stage.listed()
-
-
-def test_stranger_does_not_go_with_a_namespace_though_another_group_claims_its_uid(
-    claims: FaultProxy, crd_stage: Stage, crds: Api
-) -> None:
-    """It counts as what it is, and the delete is refused."""
-    home = f"{crd_stage.namespace}-claimed"
-    stage = replace(crd_stage)
-    stranger = f"/api/v1/namespaces/{home}/configmaps"
-    first = stage.run(of_kind("Namespace", home), within(home, "a"))
-    assert first.exit_code == 0, first.events
-    crds.create(stranger, within(home, "stranger"))
-    claim(claims, crds.get(f"{stranger}/stranger")["metadata"]["uid"])
-    thing = custom_resource("f", KIND)
-    thing["metadata"]["namespace"] = home
-    again = stage.run(of_kind("Namespace", home), within(home, "a"), thing)
-    assert again.exit_code == 0, again.events
-    story = stage.run(mode=Mode.DELETE)
-    assert story.exit_code == 6, story.events
-    assert "stranger" in story.problem(f"namespace/{home}")
-    assert crds.exists(f"{stranger}/stranger")
-    crds("DELETE", f"/api/v1/namespaces/{home}")

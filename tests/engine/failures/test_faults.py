@@ -1,4 +1,6 @@
-"""Replies that get lost, requests that fail: nothing leaks, nothing foreign goes."""
+"""Replies that get lost, requests and lists that fail: nothing leaks, nothing foreign goes.
+
+A fault that looks like an empty cluster proves nothing: no set is new, empty or gone by it."""
 
 from __future__ import annotations
 
@@ -6,14 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from applyprune.errors import AccessError
+from applyprune.errors import AccessError, ApplypruneError, Unavailable
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from tests.support.api import Api
-from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
-from tests.support.objects import config_map, of_kind
-from tests.support.plane import Kubectl
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, Rule, always, faults, first
+from tests.support.objects import SERVICE, config_map, of_kind
 from tests.support.stage import Stage
 
 
@@ -41,11 +42,10 @@ def test_create_with_a_lost_reply_is_recognised_as_ours(
     assert not api.exists(spoiled.path("b"))
 
 
-@pytest.mark.parametrize("smaller", [False, True])
 def test_apply_with_all_replies_lost_leaks_nothing(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, smaller: bool
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """The object is there, unconfirmed; the next run knows it, with the same input or less."""
+    """The object is there, unconfirmed; the next run knows it."""
     spoiled.budget = 0.5
     proxy.rule = always(faults.lose_reply(), where=_applies("b"))
     story = spoiled.run(config_map("a"), config_map("b"))
@@ -54,81 +54,12 @@ def test_apply_with_all_replies_lost_leaks_nothing(
     path = stage.path("b")
     assert api.exists(path)
     assert "configmap/b" in stage.listed()
-    after = stage.run(config_map("a")) if smaller else stage.run(config_map("a"), config_map("b"))
-    assert after.exit_code == 0
-    assert api.exists(path) is not smaller
-    if not smaller:
-        assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-
-
-def test_foreign_object_under_an_unconfirmed_name_survives(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
-) -> None:
-    """failures §1.1: the write-ahead entry has no UID, and somebody takes the name meanwhile."""
-    spoiled.budget = 0.5
-    proxy.rule = always(faults.reset(), where=_applies("b"))
-    assert spoiled.run(config_map("a"), config_map("b")).outcomes["configmap/b"] is Outcome.FAILED
-    kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
-    assert api.exists(stage.path("b"))
-
-
-@pytest.mark.holds("create-only", "found-from-controller")
-def test_object_created_between_read_and_apply_is_not_taken(
-    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
-) -> None:
-    """Create-only: the first one keeps the object, and the run reports it."""
-
-    def before(seen: Exchange) -> None:
-        if seen.method == "PATCH" and seen.path.endswith("/configmaps/b"):
-            kubectl("create", "configmap", "b", "-n", spoiled.namespace, "--from-literal=mine=1")
-
-    proxy.before_forward = before
-    story = spoiled.run(config_map("b"))
-    assert story.outcomes == {"configmap/b": Outcome.FAILED}
-    assert "created by somebody else" in story.problem("configmap/b")
-    path = spoiled.path("b")
-    assert api.get(path)["data"] == {"mine": "1"}
-    assert api.get(path)["metadata"].get("labels") is None
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert not api.exists(path)
 
 
 def _deletes(seen: Exchange) -> bool:
     return seen.method == "DELETE"
-
-
-def test_object_recreated_between_read_and_delete_survives(
-    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
-) -> None:
-    """failures §1.2: without the UID precondition this kills the wrong object."""
-    spoiled.run(config_map("a"), config_map("b"))
-
-    def recreate() -> None:
-        kubectl("delete", "configmap", "b", "-n", spoiled.namespace)
-        kubectl("create", "configmap", "b", "-n", spoiled.namespace, "--from-literal=mine=1")
-
-    done = proxy.before_first(_deletes, recreate)
-    story = spoiled.run(config_map("a"))
-    assert done, "the delete came by"
-    assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
-    path = spoiled.path("b")
-    assert api.get(path)["data"] == {"mine": "1"}
-
-
-@pytest.mark.holds("delete-version")
-def test_object_changed_between_read_and_delete_is_decided_again(
-    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
-) -> None:
-    """The resourceVersion precondition: somebody marks it to be kept at the last moment."""
-    spoiled.run(config_map("a"), config_map("b"))
-
-    def mark() -> None:
-        kubectl(
-            "annotate", "configmap", "b", "-n", spoiled.namespace, "applyprune.dev/prune=disabled"
-        )
-
-    proxy.before_first(_deletes, mark)
-    assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
-    assert api.exists(spoiled.path("b"))
 
 
 @pytest.mark.holds("asked-to-delete")
@@ -148,14 +79,6 @@ def test_delete_without_an_answer_stays_recorded(
     assert not any(entry.deleting for entry in stage.inventory().entries.values())
 
 
-def test_delete_with_a_lost_reply_succeeds(spoiled: Stage, proxy: FaultProxy) -> None:
-    """The retry answers 404: gone is gone."""
-    spoiled.run(config_map("a"), config_map("b"))
-    proxy.rule = first(1, faults.lose_reply(), where=_deletes)
-    assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-    assert spoiled.listed() == {"configmap/a"}
-
-
 def test_delete_with_all_replies_lost_succeeds(spoiled: Stage, proxy: FaultProxy) -> None:
     """A read shows what happened to it."""
     spoiled.budget = 0.3
@@ -165,59 +88,12 @@ def test_delete_with_all_replies_lost_succeeds(spoiled: Stage, proxy: FaultProxy
     assert spoiled.listed() == {"configmap/a"}
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_inventory_write_with_a_lost_reply_is_recognised(
-    spoiled: Stage, proxy: FaultProxy, count: int
-) -> None:
+def test_inventory_write_with_a_lost_reply_is_recognised(spoiled: Stage, proxy: FaultProxy) -> None:
     """For the create and every replacement: the id in the header identifies our own write."""
-    spoiled.run(config_map("a"))
-    spoiled.run(mode=Mode.DELETE)
-    proxy.rule = first(count, faults.lose_reply(), where=_writes_inventory)
+    proxy.rule = first(3, faults.lose_reply(), where=_writes_inventory)
     story = spoiled.run(config_map("a"), config_map("b"))
     assert story.exit_code == 0
     assert spoiled.listed() == {"configmap/a", "configmap/b"}
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        faults.status(403, reason="Forbidden"),
-        faults.text(503, "service unavailable"),
-        faults.text(404, "404 page not found"),
-        faults.web_page(),
-        faults.garbage(),
-        faults.truncate(),
-    ],
-    ids=["403", "503", "404 text", "a web page", "garbage", "truncated"],
-)
-def test_unreadable_object_is_not_taken_for_missing(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, fault: Fault
-) -> None:
-    """Safety rule 4: the entry stays, nothing is pruned, and the run reports it."""
-    stage.run(config_map("a"), config_map("b"))
-    spoiled.budget = 0.3
-    proxy.rule = always(
-        fault,
-        where=lambda seen: (
-            seen.method == "GET" and seen.path.endswith(("/configmaps", "/configmaps/b"))
-        ),
-    )
-    story = spoiled.run(config_map("a"))
-    assert story.exit_code != 0
-    assert story.outcomes["configmap/b"] is not Outcome.PRUNED
-    assert api.exists(stage.path("b"))
-    assert stage.listed() == {"configmap/a", "configmap/b"}
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-
-
-def test_unreachable_server_ends_the_run_with_one_error(spoiled: Stage, proxy: FaultProxy) -> None:
-    """Exit code 7, and what to look at."""
-    spoiled.budget = 0.3
-    proxy.refuse_connections()
-    with pytest.raises(AccessError) as caught:
-        spoiled.run(config_map("a"))
-    assert caught.value.exit_code == 7
-    assert caught.value.hint
 
 
 def test_server_lost_in_mid_run_leaves_a_state_that_converges(
@@ -268,3 +144,163 @@ def test_kind_in_outdated_discovery_is_counted_again(
     assert story.outcomes == {f"namespace/{room}": Outcome.DELETED, "configmap/a": Outcome.DELETED}
     assert story.exit_code == 0
     assert not api.exists(f"/api/v1/namespaces/{room}")
+
+
+A = config_map("a")
+BROKEN = faults.status(500, message="conversion webhook failed")
+FORBIDDEN = faults.status(403, reason="Forbidden", message="no")
+
+
+def _lose_inventory(stage: Stage, api: Api) -> str:
+    """Delete the inventory of a set; return its path."""
+    name = stage.target.inventory.name
+    path = stage.path(name)
+    assert api("DELETE", path)[0] == 200
+    return path
+
+
+def _lists(plural: str, fault: Fault) -> Rule:
+    """Return the rule that each search for objects of a kind by their label fails."""
+
+    def is_search(seen: Exchange) -> bool:
+        return seen.path.endswith(f"/{plural}") and "part-of" in seen.query.get("labelSelector", "")
+
+    return always(fault, where=is_search)
+
+
+@pytest.mark.holds("failed-search", row="apply-configmaps")
+@pytest.mark.parametrize(
+    ("mode", "plural"), [(Mode.APPLY, "configmaps"), (Mode.DELETE, "services")]
+)
+def test_lost_inventory_is_not_taken_for_a_new_set(
+    spoiled: Stage, proxy: FaultProxy, api: Api, plural: str, mode: Mode
+) -> None:
+    """Neither by the kind of the input that cannot be listed, nor by another one."""
+    spoiled.run(A, SERVICE)
+    path = _lose_inventory(spoiled, api)
+    proxy.rule = _lists(plural, BROKEN)
+    with pytest.raises(Unavailable, match="the set web has no inventory") as caught:
+        spoiled.run(*([A] if mode is Mode.APPLY else []), mode=mode)
+    assert f"{plural}: conversion webhook failed" in caught.value.reason
+    assert not api.exists(path)
+    proxy.rule = lambda _seen: None
+    story = spoiled.run(A)
+    assert story.exit_code == 0
+    assert spoiled.listed() == {"configmap/a", "service/web"}
+
+
+def test_delete_of_a_set_that_does_not_exist_names_what_ends_it(
+    spoiled: Stage, proxy: FaultProxy
+) -> None:
+    """Of no kind that can be listed is there an object; the warning names what was not searched."""
+    proxy.rule = _lists("roles", BROKEN)
+    with pytest.raises(Unavailable, match="the set web has no inventory") as caught:
+        spoiled.run(mode=Mode.DELETE)
+    ends = f"applyprune delete web -n {spoiled.namespace} --allow-partial"
+    assert caught.value.hint.endswith(ends)
+    story = spoiled.run(mode=Mode.DELETE, allow_partial=True)
+    assert (story.exit_code, story.outcomes) == (0, {})
+    (warning,) = story.warnings
+    assert "there is no set web" in warning
+    assert "not searched: roles" in warning
+    assert "conversion webhook failed" in warning
+
+
+def test_partial_search_deletes_no_lost_set(spoiled: Stage, proxy: FaultProxy, api: Api) -> None:
+    """One of its objects is found: then the inventory is rebuilt first."""
+    spoiled.run(A, SERVICE)
+    _lose_inventory(spoiled, api)
+    proxy.rule = _lists("services", BROKEN)
+    with pytest.raises(Unavailable, match="the set web has no inventory") as caught:
+        spoiled.run(mode=Mode.DELETE, allow_partial=True)
+    assert "inventory repair web" in caught.value.hint
+    assert "delete web" not in caught.value.hint
+    assert api.exists(spoiled.path("a"))
+
+
+def test_lost_inventory_is_seen_on_the_objects_where_lists_are_forbidden(
+    spoiled: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """The objects of the input are read one by one; the rest is searched as far as allowed.
+
+    Of a new set, nothing on the server has its label.
+    """
+    proxy.rule = _lists("configmaps", FORBIDDEN)
+    assert spoiled.run(A, SERVICE).exit_code == 0
+    _lose_inventory(spoiled, api)
+    story = spoiled.run(A)
+    assert story.exit_code == 0
+    assert "configmaps: no" in "".join(story.warnings)
+    assert spoiled.listed() == {"configmap/a", "service/web"}
+
+
+def _there(api: Api, stage: Stage) -> set[str]:
+    items = api.get(stage.path())["items"]
+    return {item["metadata"]["name"] for item in items} - {"kube-root-ca.crt", "applyprune-web"}
+
+
+LISTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
+    # What may not be listed is looked at object by object.
+    "403": (faults.status(403, reason="Forbidden"), ()),
+    "404 text": (faults.text(404, "404 page not found"), ("/configmaps",)),
+    "an empty object": (faults.answer(200, b"{}"), ("/configmaps",)),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_list_error_read_as_none(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, name: str
+) -> None:
+    """Whichever list or look fails, discovery's too: no delete in that run."""
+    stage.run(config_map("a"), config_map("b"))
+    spoiled.budget = 0.2
+    fault, lists = LISTS[name]
+    places = (*lists, "/api", "/apis", "/configmaps/applyprune-web")
+    for place in places:
+
+        def is_there(seen: Exchange, end: str = place) -> bool:
+            return seen.method == "GET" and seen.path.endswith(end)
+
+        proxy.rule = always(fault, where=is_there)
+        try:
+            code = spoiled.run(config_map("a")).exit_code
+        except ApplypruneError as error:
+            code = error.exit_code
+        assert code, place
+        assert not [seen for seen in proxy.exchanges if seen.method == "DELETE"], place
+    assert _there(api, stage) == {"a", "b"}
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+
+
+def test_prune_after_partial_apply_failure(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """One of the applies fails: no delete in that run, and the next one prunes."""
+    stage.run(*(config_map(name) for name in "abcx"))
+    spoiled.budget = 0.2
+    proxy.rule = always(
+        faults.status(500, reason="InternalError"),
+        where=lambda seen: seen.method == "PATCH" and seen.path.endswith("/b"),
+    )
+    story = spoiled.run(*(config_map(name, "changed") for name in "abc"))
+    assert story.exit_code == 3
+    assert story.outcomes["configmap/x"] is Outcome.NOT_PRUNED
+    assert _there(api, stage) == {"a", "b", "c", "x"}
+    assert stage.run(*(config_map(name, "changed") for name in "abc")).exit_code == 0
+    assert _there(api, stage) == {"a", "b", "c"}
+
+
+def test_last_object_in_a_namespace_or_kind_never_pruned(stage: Stage, api: Api) -> None:
+    """The opposite failure, a leak: the inventory knows the kinds and namespaces of before."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    elsewhere = config_map("last", namespace="default")
+    stage.run(config_map("a"), config_map("b"), secret, elsewhere)
+    story = stage.run(config_map("a"), config_map("b"))
+    assert story.outcomes["secret/s"] is Outcome.PRUNED
+    assert story.outcomes["configmap/last"] is Outcome.PRUNED
+    assert not api.exists("/api/v1/namespaces/default/configmaps/last")
+    assert stage.run(allow_empty=True).outcomes == {
+        "configmap/a": Outcome.PRUNED,
+        "configmap/b": Outcome.PRUNED,
+    }
+    assert not _there(api, stage)

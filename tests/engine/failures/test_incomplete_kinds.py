@@ -15,7 +15,6 @@ from applyprune.errors import AccessError, Interrupted, Unavailable
 from applyprune.localplane import API_SERVER_ONLY, Binaries, Plane, start
 from applyprune.model.events import MismatchFound
 from applyprune.model.fate import Outcome
-from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF
 from applyprune.values import replace
 from tests.support.api import DISCOVERY, Api
@@ -112,13 +111,12 @@ def test_namespace_is_not_counted_by_an_incomplete_list(stage: Stage, cut: Stage
     assert "foo.x.example.com/theirs" in counted.problem(home)
 
 
-@pytest.mark.parametrize("when", ["at the plan", "after it"])
 def test_kind_whose_crd_somebody_has_just_deleted_has_no_objects(
-    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path, when: str
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
     """The list of kinds still names it, and its own list says 404: the CRD is gone, by a GET."""
-    kind, plural = ("Planned", "planneds") if when == "at the plan" else ("Later", "laters")
-    api.create(DEFINITIONS, crd(kind))
+    plural = "laters"
+    api.create(DEFINITIONS, crd("Later"))
     eventually(lambda: f'"{plural}"' in _kinds(api), lambda: plural)
     home = _home(stage)
     assert stage.run(home, config_map("a")).exit_code == 0
@@ -127,7 +125,7 @@ def test_kind_whose_crd_somebody_has_just_deleted_has_no_objects(
     def goes(seen: Exchange) -> bool:
         if seen.path.endswith(f"/{plural}") and seen.method == "GET":
             seen_before.append(seen.path)
-            return len(seen_before) == (1 if when == "at the plan" else 2)
+            return len(seen_before) == 2
         return False
 
     def delete() -> None:
@@ -169,9 +167,7 @@ def test_kind_that_cannot_be_listed_is_not_taken_for_deleted(
 
 NEEDS: dict[str, Callable[[Stage], Any]] = {
     "a check": Stage.check,
-    "a repair": Stage.repair,
     "an apply that rebuilds it": lambda stage: stage.run(config_map("a")),
-    "a delete without it": lambda stage: stage.run(mode=Mode.DELETE),
 }
 
 
@@ -190,29 +186,17 @@ def test_lost_inventory_is_not_rebuilt_by_an_incomplete_list(
     assert stage.listed() == {"configmap/a", "foo.x.example.com/mine"}
 
 
-@pytest.mark.parametrize("needs", [Stage.check, Stage.repair], ids=["check", "repair"])
-def test_check_needs_the_kinds_of_the_inventory(
-    stage: Stage, cut: Stage, needs: Callable[[Stage], Any]
-) -> None:
+def test_check_needs_the_kinds_of_the_inventory(stage: Stage, cut: Stage) -> None:
     """Those of its entries; about other kinds it only warns, and says what it could not see."""
     stage.run(config_map("a"), custom_resource("mine"))
     with pytest.raises(Unavailable, match=f"cannot count yet: {NOT_SERVED}"):
-        needs(cut)
+        cut.check()
     other, cut = replace(stage, name="other"), replace(cut, name="other")
     other.run(config_map("b"))
-    story = needs(cut)
+    story = cut.check()
     assert not story.found
     assert any("x.example.com" in warning for warning in story.warnings), story.warnings
     assert not other.check().found
-
-
-def test_list_that_becomes_complete_is_waited_for(
-    stage: Stage, cut: Stage, proxy: FaultProxy
-) -> None:
-    """A server that has just started needs some seconds: the check does not fail for it."""
-    stage.run(config_map("a"), custom_resource("mine"))
-    proxy.rule = first(2, CUT, where=_is_discovery)
-    assert not replace(cut, budget=HANG).check().found
 
 
 @pytest.mark.parametrize("is_listed", [True, False], ids=["in the inventory", "in the input"])
@@ -332,7 +316,10 @@ def test_search_without_the_proof_needs_a_ready_server(
 def test_namespace_is_pruned_just_after_a_start(
     plane: Plane, stage: Stage, api: Api, binaries: Binaries, tmp_path: Path
 ) -> None:
-    """A real server answers discovery with the built-in groups only, before it is ready."""
+    """A real server answers discovery with the built-in groups only, before it is ready.
+
+    Slow: another API server starts again until a run begins before its list of kinds is complete.
+    """
     home, theirs = _with_theirs(stage, api)
     with SecondServer(plane, binaries) as second, FaultProxy(second.plane) as proxy:
         fresh = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=HANG)
@@ -350,25 +337,7 @@ def test_namespace_is_pruned_just_after_a_start(
                 return
 
 
-def test_lost_inventory_is_rebuilt_just_after_a_start(
-    plane: Plane, stage: Stage, api: Api, binaries: Binaries, tmp_path: Path
-) -> None:
-    """It waits until the list of kinds is complete, and lists the custom resource again."""
-    stage.run(config_map("a"), custom_resource("mine"))
-    with SecondServer(plane, binaries) as second, FaultProxy(second.plane) as proxy:
-        fresh = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=HANG)
-        proxy.before_forward = second.await_answer
-        # Which of the two is first, the run or the whole list, is up to the machine.
-        for _ in itertools.count():
-            assert api("DELETE", _inventory(stage))[0] == 200
-            second.restart()
-            before = len(proxy.exchanges)
-            assert fresh.run(config_map("a")).exit_code == 0
-            assert stage.listed() == {"configmap/a", "foo.x.example.com/mine"}
-            if _was_incomplete(proxy.exchanges[before:]):
-                return
-
-
+@pytest.mark.sweep
 def test_two_servers_one_of_them_just_started(
     plane: Plane, stage: Stage, api: Api, binaries: Binaries, tmp_path: Path
 ) -> None:

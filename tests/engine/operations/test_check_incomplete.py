@@ -10,21 +10,18 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InventoryError, InventoryTooNew
-from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import MismatchFound
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType, Ownership, Repair
 from applyprune.model.options import Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
-from tests.support.command import applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import api_service, config_map, of_kind
-from tests.support.plane import FreshPlane, Kubectl
+from tests.support.objects import config_map, of_kind
+from tests.support.plane import Kubectl
 from tests.support.stage import Stage, Story
-from tests.support.waiting import eventually
 
 ACCOUNT: dict[str, Any] = of_kind("ServiceAccount", "account")
 
@@ -82,34 +79,6 @@ def test_repair_reports_many_unlistable_kinds_in_one_line(
     assert len(told) == 2, told
     assert told[1].endswith("the list of kinds is not proved: no")
     assert re.search(r"apiservices\S+, \S+, \S+ and \d\d more kinds: no$", told[0]), told
-
-
-def test_repair_does_not_lose_an_unavailable_group(fresh_plane: FreshPlane) -> None:
-    """An APIService without a backend: nobody can know which of its objects are the set's."""
-    plane = fresh_plane(API_SERVER_ONLY)
-    stage = Stage(plane.kubeconfig, "default", budget=1.0)
-    api = Api(plane)
-    stage.run(config_map("a"))
-    service = api_service("silent.example.com")
-    api.create("/apis/apiregistration.k8s.io/v1/apiservices", service)
-    eventually(lambda: stage.check().warnings, lambda: "the group was found silent: it")
-    story = stage.check()
-    # The set has no object of that group: that is no mismatch, and the exit code is 0.
-    (warning,) = story.warnings
-    assert "not searched for unlisted objects" in warning
-    assert "the API group silent.example.com does not answer" in warning
-    assert (story.exit_code, story.found) == (0, {})
-    command = ("inventory", "check", "web", "-n", "default")
-    ended = applyprune(*command, kubeconfig=plane.kubeconfig)
-    assert ended.code == 0, ended.err
-    damaged = _damage(stage, api)
-    with pytest.raises(InventoryError, match="was not rebuilt") as caught:
-        stage.repair()
-    assert "silent.example.com" in caught.value.reason
-    assert api.get(stage.path(stage.target.inventory.name)) == damaged
-    assert stage.repair(ownership=Ownership.OWNED, allow_partial=True).exit_code == 0
-    assert stage.listed() == {"configmap/a"}
-    api.close()
 
 
 def test_repair_of_a_complete_inventory_works_with_partial_sight(

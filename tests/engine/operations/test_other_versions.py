@@ -26,7 +26,12 @@ NAME = "horizontalpodautoscaler.autoscaling/web"
 
 def test_values_in_the_version_of_the_manifest(stage: Stage, api: Api) -> None:
     """The server prefers autoscaling/v2, in which the CPU target is one of its metrics."""
-    assert stage.run(SCALER, config_map("a")).exit_code == 0
+    bumped = {**SCALER, "apiVersion": "autoscaling/v2", "spec": {**SCALER["spec"]}}
+    del bumped["spec"]["targetCPUUtilizationPercentage"]
+    for body in (bumped, SCALER):
+        # The version is not identity: nothing is pruned.
+        story = stage.run(body, config_map("a"))
+        assert (story.exit_code, story.plan.removals) == (0, ())
     path = stage.path("web", "horizontalpodautoscalers", "/apis/autoscaling/v2")
     condition = {"type": "AbleToScale", "status": "True", "lastTransitionTime": None}
     status = {"currentReplicas": 1, "desiredReplicas": 1, "conditions": [condition]}
