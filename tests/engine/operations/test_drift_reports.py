@@ -25,7 +25,7 @@ from applyprune.model.options import Adopt, Conflicts, DryRun
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
 from tests.support.api import Api
-from tests.support.drifting import AFTER, BEFORE, DRIFTS, MERGE, deployment, documented
+from tests.support.drifting import AFTER, BEFORE, DRIFTS, deployment, documented
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map, of_kind, text
@@ -125,14 +125,12 @@ def test_drift_is_reverted_without_a_check_too_and_names_who_caused_it(
     assert set(stage.run(*bodies, **options).outcomes.values()) == {Outcome.UNCHANGED}
 
 
-def _before_forced_applies(
-    proxy: FaultProxy, act: Callable[[], object], times: int, *, dry: bool = False
-) -> list[str]:
+def _before_forced_applies(proxy: FaultProxy, act: Callable[[], object], times: int) -> list[str]:
     """Act before each of the first forced applies; return their versions as they come."""
     sent: list[str] = []
 
     def forward(seen: Exchange) -> None:
-        if seen.query.get("force") == "true" and ("dryRun" in seen.query) is dry:
+        if seen.query.get("force") == "true" and "dryRun" not in seen.query:
             sent.append(json.loads(seen.body)["metadata"]["resourceVersion"])
             if len(sent) <= times:
                 act()
@@ -141,9 +139,8 @@ def _before_forced_applies(
     return sent
 
 
-@pytest.mark.parametrize("dry", [False, True])
 def test_status_writes_do_not_fail_a_forced_apply(
-    spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api, dry: bool
+    spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api
 ) -> None:
     """A controller writes the status all the time: each write outdates a forced apply."""
     service = of_kind(
@@ -164,33 +161,26 @@ def test_status_writes_do_not_fail_a_forced_apply(
         status = {"status": {"conditions": [condition]}}
         api.patch(f"{path}/status", status)
 
-    sent = _before_forced_applies(proxy, write_status, 3, dry=dry)
-    how = DryRun.SERVER if dry else DryRun.OFF
-    story = spoiled.run({**service}, conflicts=Conflicts.FORCE, dry_run=how)
+    sent = _before_forced_applies(proxy, write_status, 3)
+    story = spoiled.run({**service}, conflicts=Conflicts.FORCE)
     assert story.outcomes["service/s"] is Outcome.UPDATED
     assert len(set(sent)) == 4
-    assert api.get(path)["metadata"]["labels"]["a"] == ("2" if dry else "1")
+    assert api.get(path)["metadata"]["labels"]["a"] == "1"
 
 
-@pytest.mark.parametrize(
-    "theirs",
-    [pytest.param({"key": "3"}, marks=pytest.mark.holds("unplanned-force")), {"other": "2"}],
-    ids=["value", "field"],
-)
+@pytest.mark.holds("unplanned-force")
 def test_force_takes_nothing_that_no_plan_has_shown(
-    spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api, theirs: dict[str, str]
+    spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api
 ) -> None:
-    """Another value, or another field: somebody has changed it since force was decided."""
+    """Another value: somebody has changed it since force was decided."""
     wanted = _map("a", key="1", other="1")
     stage.run(wanted)
     path = f"{LIVE.format(stage.namespace, 'a')}?fieldManager={ALICE}"
     api.patch(path, {"data": {"key": "2"}})
-    _before_forced_applies(
-        proxy, lambda: api("PATCH", path, {"data": theirs}, content_type=MERGE), 1
-    )
+    _before_forced_applies(proxy, lambda: api.patch(path, {"data": {"key": "3"}}), 1)
     story = spoiled.run(wanted, conflicts=Conflicts.FORCE)
     assert "changed during this run, after force was decided" in story.problem("configmap/a")
-    assert api.get(path)["data"] == {"key": "2", "other": "1", **theirs}
+    assert api.get(path)["data"] == {"key": "3", "other": "1"}
 
 
 @pytest.mark.holds("unplanned-revert")
@@ -307,19 +297,7 @@ def _cpu(percent: int) -> dict[str, Any]:
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
 
 
-def test_field_that_was_never_ours_is_not_reverted(stage: Stage, api: Api) -> None:
-    """Another manager has set it by an Update before the manifest wanted it."""
-    stage.run(config_map("a"))
-    path = LIVE.format(stage.namespace, "a")
-    added = {"data": {"more": "theirs"}}
-    api.patch(path, added, by=ALICE)
-    story = stage.run(_map("a", key="v", more="ours"), conflicts=Conflicts.REVERT)
-    assert story.exit_code == 4
-    assert "--conflicts revert" not in story.problem("configmap/a")
-    assert api.get(path)["data"]["more"] == "theirs"
-
-
-def test_refused_manifest_keeps_the_record(stage: Stage, kubectl: Kubectl) -> None:
+def test_refused_manifest_keeps_the_record(stage: Stage, api: Api) -> None:
     """Refused by validation or held back by another failure, an object is as it was."""
     stage.run(deployment(), config_map("a"))
     invalid = deployment()
@@ -331,7 +309,7 @@ def test_refused_manifest_keeps_the_record(stage: Stage, kubectl: Kubectl) -> No
     assert stage.run(invalid, waiting, check=False).exit_code == 3
     told = {one.ref.short: one.drifted for one in _standings(stage)}
     assert told == {"deployment.apps/web": False, "configmap/a": False}
-    kubectl("patch", "configmap/a", "-n", stage.namespace, "-p", '{"data":{"key":"theirs"}}')
+    api.patch(stage.path("a"), {"data": {"key": "theirs"}}, by="kubectl-patch")
     assert stage.run(invalid, waiting, check=False).exit_code == 4
     told = {one.ref.short: one.drifted for one in _standings(stage)}
     assert told == {"deployment.apps/web": False, "configmap/a": True}

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 
 from applyprune.errors import EmptyInput, InventoryError, UsageError
 from applyprune.model.events import Explanation, Waiting
+from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api, AuditTrail, writes
-from tests.support.objects import DEPLOYMENT, SECRET, config_map
+from tests.support.objects import SECRET, config_map, of_kind
 from tests.support.other_run import take_from_elsewhere
-from tests.support.plane import Kubectl
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
-from tests.support.workloads import PLAYED, Puppets, pod, workload
+from tests.support.workloads import PLAYED, Puppets, workload
 
 
 def explain(stage: Stage, named: str, *bodies: dict[str, Any]) -> Explanation:
@@ -23,12 +22,11 @@ def explain(stage: Stage, named: str, *bodies: dict[str, Any]) -> Explanation:
 
 
 def test_explain_names_the_conflict_that_an_apply_would_meet(
-    stage: Stage, kubectl: Kubectl, audit: AuditTrail
+    stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
     """It asks the server, by a dry run of that object alone."""
     stage.run(config_map("a"))
-    patch = ["-n", stage.namespace, "-p", '{"data":{"key":"hers"}}', "--field-manager=alice"]
-    kubectl("patch", "configmap/a", *patch)
+    api.patch(stage.path("a"), {"data": {"key": "hers"}}, by="alice")
     audit.restart()
     one = explain(stage, "configmap/a", config_map("a", "mine"), config_map("other"))
     asked = audit.events()
@@ -47,12 +45,11 @@ def test_explain_names_the_conflict_that_an_apply_would_meet(
     assert "dryRun=All" in sent[0]["requestURI"]
 
 
-def test_explain_says_what_holds_the_whole_run(stage: Stage, kubectl: Kubectl) -> None:
+def test_explain_says_what_holds_the_whole_run(stage: Stage, api: Api) -> None:
     """A conflict of another object that can be seen, or a refused prune: nothing is applied."""
     bodies = [config_map(name) for name in "abcd"]
     stage.run(*bodies)
-    patch = ["-n", stage.namespace, "-p", '{"data":{"key":"hers"}}', "--field-manager=alice"]
-    kubectl("patch", "configmap/a", *patch)
+    api.patch(stage.path("a"), {"data": {"key": "hers"}}, by="alice")
     others = [config_map("a", "mine"), *bodies[1:], config_map("new")]
     told = explain(stage, "configmap/new", *others)
     assert told.verdict == "It would be created, but the reasons below prevent it."
@@ -63,16 +60,6 @@ def test_explain_says_what_holds_the_whole_run(stage: Stage, kubectl: Kubectl) -
     assert "--max-prune 4" in few.reasons[0]
     assert stage.run(config_map("new")).exit_code == 6
     assert stage.listed() == {f"configmap/{name}" for name in "abcd"}
-
-
-def test_explain_finds_a_faulty_field(stage: Stage) -> None:
-    """As a run does, before any object is sent."""
-    faulty = copy.deepcopy(DEPLOYMENT)
-    faulty["spec"]["replicas"] = "two"
-    told = explain(stage, "deployment/web", faulty)
-    assert told.verdict == "It would not be applied. The reasons below say why."
-    assert "spec.replicas" in told.reasons[0]
-    assert stage.run(faulty).problem("deployment.apps/web") in told.reasons[0]
 
 
 def test_explain_waits_for_no_other_run(stage: Stage) -> None:
@@ -99,7 +86,7 @@ def alone(stage: Stage, named: str) -> Explanation:
     return stage.explain(named, given=False).explanation
 
 
-def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> None:
+def test_explain_says_what_an_apply_would_do(stage: Stage, api: Api) -> None:
     """Each verdict is what the run after it does."""
     a, b, c = config_map("a"), config_map("b"), config_map("c")
     stage.run(a, b, c)
@@ -115,7 +102,7 @@ def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> 
     new = explain(stage, "configmap/new", a, b, c, config_map("new"))
     assert new.verdict == "It would be created."
     assert "the inventory does not list it" in new.reasons
-    kubectl("create", "configmap", "there", "-n", stage.namespace)
+    api.create(stage.path(), of_kind("ConfigMap", "there"))
     adopted = explain(stage, "configmap/there", a, b, c, config_map("there"))
     assert "adopted: it existed and belonged to no set" in adopted.verdict
     left = explain(stage, "configmap/c", a, b)
@@ -123,7 +110,7 @@ def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> 
         "It would be deleted. To orphan it instead: --orphan configmap/c"
     )
     assert left.reasons[0] == "it is not in the input"
-    kubectl("patch", "configmap/b", "-n", stage.namespace, "-p", '{"data":{"key":"w"}}')
+    api.patch(stage.path("b"), {"data": {"key": "w"}}, by="kubectl-patch")
     moved = explain(stage, "configmap/b", a, b)
     assert moved.verdict == "It would not be applied. The reasons below say why."
     assert any("kubectl-patch" in reason for reason in moved.reasons)
@@ -134,12 +121,12 @@ def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> 
     assert "not changed since then: when the set applied it" in moved.reasons
 
 
-def test_explain_says_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> None:
+def test_explain_says_what_a_prune_would_do(stage: Stage, api: Api) -> None:
     """Without an input, the object is explained as if only it had left the set."""
-    kubectl("create", "configmap", "there", "-n", stage.namespace)
+    api.create(stage.path(), of_kind("ConfigMap", "there"))
     kept = config_map("kept", annotations={"helm.sh/resource-policy": "keep"})
     stage.run(config_map("a"), config_map("there"), kept, config_map("gone"))
-    kubectl("delete", "configmap/gone", "-n", stage.namespace)
+    api("DELETE", stage.path("gone"))
     verdicts = {
         name: alone(stage, f"configmap/{name}").verdict for name in ("a", "there", "kept", "gone")
     }
@@ -153,8 +140,7 @@ def test_explain_says_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> N
         "gone": f"{removed} only be removed from the inventory: it is gone.",
     }
     assert alone(stage, "configmaps/a").verdict == verdicts["a"]  # kubectl takes it as well
-    label = "applyset.kubernetes.io/part-of-"
-    kubectl("label", "configmap/a", "-n", stage.namespace, label)
+    api.patch(stage.path("a"), {"metadata": {"labels": {PART_OF: None}}})
     unlabelled = alone(stage, "configmap/a")
     assert "It would not be pruned" in unlabelled.verdict.replace(
         "it would not be pruned", "It would not be pruned"
@@ -163,7 +149,7 @@ def test_explain_says_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> N
     assert any("kubectl label configmap/a" in reason for reason in unlabelled.reasons)
 
 
-def test_explain_recognises_an_object_outside_the_set(stage: Stage, kubectl: Kubectl) -> None:
+def test_explain_recognises_an_object_outside_the_set(stage: Stage, api: Api) -> None:
     """Another set's, with its name; nobody's; none at all; and an unlisted one with our label."""
     stage.run(config_map("a"))
     Stage(stage.kubeconfig, stage.namespace, name="shop").run(config_map("s"))
@@ -174,9 +160,7 @@ def test_explain_recognises_an_object_outside_the_set(stage: Stage, kubectl: Kub
     nobody = alone(stage, f"{stage.namespace}/configmaps/kube-root-ca.crt")
     assert nobody.verdict.endswith("it is neither in the input nor in the inventory.")
     assert alone(stage, "clusterrole/nix").verdict.startswith("No such object")
-    label = f"applyset.kubernetes.io/part-of={stage.target.id}"
-    kubectl("create", "configmap", "copied", "-n", stage.namespace)
-    kubectl("label", "configmap/copied", "-n", stage.namespace, label)
+    api.create(stage.path(), config_map("copied", labels={PART_OF: stage.target.id}))
     copied = alone(stage, "configmap/copied")
     assert "it has the set's label, but is not in the inventory" in copied.verdict
 
@@ -192,14 +176,6 @@ def test_explain_writes_nothing_and_shows_no_secret(stage: Stage, audit: AuditTr
     assert SECRET["stringData"]["password"] not in text
     assert "Y29ycmVjdCBob3JzZQ" not in text
     assert told[0].verdict.startswith("Nothing would be sent")
-
-
-@pytest.mark.parametrize("named", ["nothing", "foo/x", "configmap/", "/x", "a/b/c/d"])
-def test_explain_of_no_object_is_an_error(stage: Stage, named: str) -> None:
-    """A usage error, with how to name one."""
-    stage.run(config_map("a"))
-    with pytest.raises(UsageError, match=r"does not name an object|cannot be"):
-        alone(stage, named)
 
 
 def test_explain_of_a_missing_set_is_an_error(stage: Stage) -> None:
@@ -234,17 +210,3 @@ def test_explain_says_why_an_object_is_not_ready(stage: Stage, api: Api, audit: 
     assert "not ready" not in told
     lists = {one["objectRef"]["resource"] for one in audit.ours() if one["verb"] == "list"}
     assert not lists & {"pods", "events"}
-
-
-def test_explain_says_what_a_deletion_waits_for(stage: Stage, api: Api) -> None:
-    """The finalizers, and the containers that may still run."""
-    puppets = Puppets(api, stage.namespace)
-    body = pod("slow")
-    body["metadata"]["finalizers"] = ["example.com/hold"]
-    stage.run(body)
-    running = {"name": "main", "image": "a", "imageID": "", "ready": True, "restartCount": 0}
-    running["state"] = {"running": {}}
-    puppets.pod("slow", {"phase": "Running", "containerStatuses": [running]})
-    assert api("DELETE", puppets.path("pods", "slow"))[0] == 200
-    reasons = explain(stage, "pod/slow", body).reasons
-    assert "the object is being deleted; held by example.com/hold" in " ".join(reasons)

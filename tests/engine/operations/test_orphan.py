@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,22 @@ import pytest
 
 from applyprune.errors import InventoryLocked, UsageError
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.options import Adopt, DryRun
+from applyprune.model.options import DryRun, Mode
 from applyprune.planning.applyset import PART_OF
+from tests.decisions.world import OTHER, annotated, created, deleted, deleting, relabelled
 from tests.support.actors import ALICE
 from tests.support.api import Api, AuditTrail
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
-from tests.support.kill import Moment, kill_at, kill_at_patch
+from tests.support.kill import Moment, kill_at
 from tests.support.live import config_maps
 from tests.support.objects import SERVICE, config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
-from tests.support.plane import Kubectl
+from tests.support.run_rows import RunRow
 from tests.support.stage import Stage
+
+A, B = config_map("a"), config_map("b")
+HELD, THEIRS = config_map("b", finalizers=["example.com/hold"]), config_map("b", "theirs")
+MERGE = "application/merge-patch+json"
 
 
 def _managers(body: dict[str, Any]) -> set[str]:
@@ -33,10 +39,16 @@ def _is_free(stage: Stage, body: dict[str, Any]) -> bool:
 
 
 def test_orphan_releases_one_object(stage: Stage, api: Api) -> None:
-    """It keeps its data; the set removes its entry and keeps the others."""
+    """It keeps its data; the set removes its entry and keeps the others.
+
+    A typing error must not pass for done, not even beside a name that is right.
+    """
     stage.run(config_map("a"), config_map("b"), SERVICE)
     before = api.get(stage.path("b"))
-    story = stage.orphan("configmap/b")
+    with pytest.raises(UsageError, match="does not list configmap/x, service/b"):
+        stage.orphan("configmap/a", "configmap/x", "service/b")
+    assert stage.listed() == {"configmap/a", "configmap/b", "service/web"}
+    story = stage.orphan(f"{stage.namespace}/ConfigMap/b")
     assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ORPHANED})
     left = api.get(stage.path("b"))
     assert (left["metadata"]["uid"], left["data"]) == (before["metadata"]["uid"], before["data"])
@@ -59,16 +71,6 @@ def test_orphaned_object_is_adopted_from_nobody(stage: Stage) -> None:
     assert (step.fate, step.taken_from, story.plan.consequences) == (Fate.ADOPT, (), ())
 
 
-def test_orphan_releases_several_objects(stage: Stage, api: Api) -> None:
-    """Of whatever kind, by group and namespace too."""
-    stage.run(config_map("a"), config_map("b"), SERVICE)
-    story = stage.orphan(f"{stage.namespace}/configmap/b", "Service/web")
-    assert story.outcomes == dict.fromkeys(("configmap/b", "service/web"), Outcome.ORPHANED)
-    assert _is_free(stage, api.get(stage.path("b")))
-    assert _is_free(stage, api.get(stage.path("web", "services")))
-    assert stage.listed() == {"configmap/a"}
-
-
 def test_orphan_of_everything_removes_the_set(stage: Stage, api: Api) -> None:
     """The inventory goes, too; the same manifests are a new set, which adopts them."""
     bodies = (config_map("a"), config_map("b"), SERVICE)
@@ -85,38 +87,25 @@ def test_orphan_of_everything_removes_the_set(stage: Stage, api: Api) -> None:
     assert stage.run(SERVICE).outcomes == {"service/web": Outcome.UNCHANGED}
 
 
-def test_orphan_of_unlisted_names_does_nothing(stage: Stage, api: Api) -> None:
-    """A typing error must not pass for done, not even beside a name that is right."""
-    stage.run(config_map("a"), config_map("b"))
-    before = _states(api, stage)
-    with pytest.raises(UsageError, match="does not list configmap/x, service/b"):
-        stage.orphan("configmap/a", "configmap/x", "service/b")
-    assert _states(api, stage) == before
-
-
 def _states(api: Api, stage: Stage) -> dict[str, tuple[str, str]]:
     """Return UID and resourceVersion of every ConfigMap, inventories included."""
     metadata = [item["metadata"] for item in config_maps(api, stage.namespace).values()]
     return {one["name"]: (one["uid"], one["resourceVersion"]) for one in metadata}
 
 
-@pytest.mark.parametrize("where", [DryRun.SERVER, DryRun.CLIENT])
-@pytest.mark.parametrize("names", [(), ("configmap/a",)])
-def test_orphan_dry_run_changes_nothing(
-    stage: Stage, api: Api, audit: AuditTrail, where: DryRun, names: tuple[str, ...]
-) -> None:
+def test_orphan_dry_run_changes_nothing(stage: Stage, api: Api, audit: AuditTrail) -> None:
     """It reports what the call itself does."""
     stage.run(config_map("a"), config_map("b"))
     before = _states(api, stage)
     audit.restart()
-    story = stage.orphan(*names, dry_run=where)
+    story = stage.orphan("configmap/a", dry_run=DryRun.SERVER)
     verbs = {one["verb"] for one in audit.ours()}
     assert verbs <= {"get", "list"}
     assert _states(api, stage) == before
-    assert story.outcomes == stage.orphan(*names).outcomes
+    assert story.outcomes == stage.orphan("configmap/a").outcomes
 
 
-def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api) -> None:
     """Labels, data and managers of others stay; our fields have no owner from then on."""
     stage.run(config_map("a"), config_map("b", labels={"team": "x"}))
     api.patch(
@@ -133,97 +122,53 @@ def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kub
         entry for entry in before["metadata"]["managedFields"] if entry["manager"] == ALICE
     ]
     # Our key has no owner any more: another manager takes it without a conflict.
-    taken = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"},"data":{"key":"new"}}'
-    kubectl("apply", "--server-side", "-n", stage.namespace, "-f", "-", stdin=taken)
+    api.apply(stage.path("b"), config_map("b", "new"), by="kubectl")
     assert api.get(stage.path("b"))["data"] == {"key": "new", "theirs": "1"}
 
 
-def test_orphan_leaves_an_object_of_another_set_alone(stage: Stage, api: Api) -> None:
-    """Its inventory lists the object."""
-    other = Stage(stage.kubeconfig, stage.namespace, name="other")
-    stage.run(config_map("a"), config_map("b"))
-    other.run(config_map("b"), adopt=Adopt.ALL)
-    before = api.get(stage.path("b"))
-    story = stage.orphan("configmap/b")
-    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.REMOVED_FROM_INVENTORY})
-    assert api.get(stage.path("b")) == before
-    assert stage.listed() == {"configmap/a"}
+FREED: dict[str, Any] = {"metadata": {"labels": None}}
+REST = frozenset({"configmap/a"})
+ODD = {
+    "of another set": RunRow(
+        [], [A, B], [relabelled("configmap/b", OTHER.id)], exit_code=3,
+        outcomes={"configmap/b": Outcome.FAILED}, listed=frozenset({"configmap/a", "configmap/b"}),
+    ),
+    "gone": RunRow(
+        [], [A, B], [deleted("configmap/b")], listed=REST, live={"configmap/b": None},
+        outcomes={"configmap/b": Outcome.REMOVED_FROM_INVENTORY},
+    ),
+    "recreated": RunRow(
+        [], [A, B], [deleted("configmap/b"), created(THEIRS)], listed=REST,
+        outcomes={"configmap/b": Outcome.REMOVED_FROM_INVENTORY}, live={"configmap/b": THEIRS},
+    ),
+    "without the label": RunRow(
+        [], [A, B], [relabelled("configmap/b", None)], listed=REST,
+        outcomes={"configmap/b": Outcome.ORPHANED}, live={"configmap/b": FREED},
+    ),
+    "being deleted": RunRow(
+        [], [A, HELD], [deleting("configmap/b")], listed=REST,
+        outcomes={"configmap/b": Outcome.ORPHANED}, live={"configmap/b": FREED},
+    ),
+    "changed before the patch": RunRow(
+        [], [A, B], meanwhile=[annotated("configmap/b", {"mine": "1"})], listed=REST,
+        outcomes={"configmap/b": Outcome.ORPHANED},
+        live={"configmap/b": {"metadata": {"labels": None, "annotations": {"mine": "1"}}}},
+    ),
+}  # fmt: skip
 
 
-def test_orphan_removes_the_entry_of_a_missing_object(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """And nothing is made in its place."""
-    stage.run(config_map("a"), config_map("b"))
-    kubectl("delete", "configmap/b", "-n", stage.namespace)
-    story = stage.orphan("configmap/b")
-    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.REMOVED_FROM_INVENTORY})
-    assert not api.exists(stage.path("b"))
-    assert stage.listed() == {"configmap/a"}
-
-
-def test_orphan_leaves_a_recreated_object_alone(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """Re-created under the same name: it has no label or manager of the set to remove."""
-    stage.run(config_map("a"), config_map("b"))
-    kubectl("delete", "configmap/b", "-n", stage.namespace)
-    kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
-    before = api.get(stage.path("b"))
-    assert stage.orphan("configmap/b").outcomes == {"configmap/b": Outcome.REMOVED_FROM_INVENTORY}
-    assert api.get(stage.path("b")) == before
-
-
-def test_orphan_removes_our_manager_even_without_the_label(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """Every later run would name it: its label is gone and our Apply entry is not."""
-    stage.run(config_map("a"), config_map("b"))
-    kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
-    assert stage.orphan("configmap/b").outcomes == {"configmap/b": Outcome.ORPHANED}
-    left = api.get(stage.path("b"))
-    assert _is_free(stage, left)
-    assert left["data"] == {"key": "v"}
-    assert stage.run(config_map("a")).exit_code == 0
-
-
-def test_orphan_releases_an_object_that_is_being_deleted(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """Its finalizer holds it; the set does not wait for that."""
-    stage.run(config_map("a"), config_map("b", finalizers=["example.com/hold"]))
-    kubectl("delete", "configmap/b", "-n", stage.namespace, "--wait=false")
-    story = stage.orphan("configmap/b")
-    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ORPHANED})
-    left = api.get(stage.path("b"))
-    assert _is_free(stage, left)
-    assert left["metadata"]["finalizers"] == ["example.com/hold"]
-    assert stage.listed() == {"configmap/a"}
-    release = '{"metadata":{"finalizers":null}}'
-    kubectl("patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p", release)
+@pytest.mark.parametrize("row", ODD.values(), ids=ODD.keys())
+def test_orphan_of_an_object_that_is_not_as_recorded(stage: Stage, api: Api, row: RunRow) -> None:
+    """Nothing is made in its place; what has our manager but no label has it no more."""
+    orphans = {"mode": Mode.ORPHAN, "select": frozenset({"configmap/b"})}
+    replace(row, given=[], options=orphans).holds(api, stage)
+    left = api.find(stage.path("b"))
+    assert left is None or row.exit_code or stage.target.manager not in _managers(left)
+    api("PATCH", stage.path("b"), {"metadata": {"finalizers": None}}, content_type=MERGE)
 
 
 def _patches(seen: Exchange) -> bool:
     return seen.method == "PATCH"
-
-
-def test_orphan_reads_an_object_again_that_changed_meanwhile(
-    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
-) -> None:
-    """The change stays."""
-    spoiled.run(config_map("a"), config_map("b"))
-    sent: list[int] = []
-
-    def before(seen: Exchange) -> None:
-        if _patches(seen):
-            sent.append(seen.number)
-            if len(sent) == 1:
-                kubectl("annotate", "configmap/b", "-n", spoiled.namespace, "mine=1")
-
-    proxy.before_forward = before
-    assert spoiled.orphan("configmap/b").outcomes == {"configmap/b": Outcome.ORPHANED}
-    assert len(sent) == 2
-    left = api.get(spoiled.path("b"))
-    assert _is_free(spoiled, left)
-    assert left["metadata"]["annotations"] == {"mine": "1"}
 
 
 def test_orphan_recognises_a_lost_reply(spoiled: Stage, proxy: FaultProxy, api: Api) -> None:
@@ -286,15 +231,3 @@ def test_orphan_killed_before_it_records_the_release_recovers(
         assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
         assert stage.listed() == {"configmap/a"}
     assert not stage.check().found
-
-
-@pytest.mark.sweep
-def test_orphan_killed_before_its_patch_is_finished_by_the_next_run(
-    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
-) -> None:
-    """The intent is recorded, the label is still on: the next prune orphans it."""
-    stage.run(config_map("a"), config_map("b"))
-    command: list[str | Path] = ["inventory", "orphan", "web", "configmap/b"]
-    kill_at_patch(proxy, [*command, "-n", stage.namespace], proxy.kubeconfig(tmp_path))
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
-    assert api.exists(stage.path("b"))

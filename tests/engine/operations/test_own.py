@@ -12,31 +12,27 @@ from applyprune.errors import OwnedByBundle, UsageError
 from applyprune.model.events import ObjectDone, ObjectStatus
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Conflicts, DryRun, Mode
+from applyprune.model.options import Conflicts, DryRun
 from applyprune.planning.applyset import OWNED_BY
 from tests.support.api import Api
-from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
-from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import DEPLOYMENT, config_map, of_kind
+from tests.support.objects import config_map, of_kind
 from tests.support.plane import Kubectl
 from tests.support.stage import Stage
 
 OWNED = Ownership.OWNED
 
 
-def _create(stage: Stage, kubectl: Kubectl, name: str = "theirs", **metadata: Any) -> None:
-    body = config_map(name, "w", **metadata)
-    kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(body))
+def _create(stage: Stage, api: Api, name: str = "theirs", **metadata: Any) -> None:
+    api.create(stage.path(), config_map(name, "w", **metadata), by="kubectl-create")
 
 
-def _adopt(stage: Stage, kubectl: Kubectl) -> None:
+def _adopt(stage: Stage, api: Api) -> None:
     """Adopt the ConfigMap ``theirs`` into a set that creates ``a`` and ``b``."""
-    _create(stage, kubectl)
-    assert (
-        stage.run(*map(config_map, ("theirs", "a", "b")), conflicts=Conflicts.FORCE).exit_code == 0
-    )
+    _create(stage, api)
+    bodies = map(config_map, ("theirs", "a", "b"))
+    assert stage.run(*bodies, conflicts=Conflicts.FORCE).exit_code == 0
 
 
 def _recorded(stage: Stage, name: str = "theirs") -> Ownership:
@@ -49,9 +45,9 @@ def _witness(api: Api, stage: Stage, name: str = "theirs") -> bool:
     return bool(annotations.get(OWNED_BY) == stage.target.id)
 
 
-def test_owned_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_owned_object_is_pruned(stage: Stage, api: Api) -> None:
     """After that it is like one that the set has created: nothing drifts, nothing is sent again."""
-    _adopt(stage, kubectl)
+    _adopt(stage, api)
     told = stage.own("configmap/theirs", dry_run=DryRun.SERVER)
     assert told.outcomes == {"configmap/theirs": Outcome.UPDATED}
     assert (_witness(api, stage), _recorded(stage)) == (False, Ownership.ADOPTED)
@@ -72,35 +68,15 @@ def test_owned_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> Non
     assert not api.exists(stage.path("theirs"))
 
 
-def test_several_objects_become_owned_and_go_with_the_set(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """A controller that writes the object meanwhile is no obstacle."""
-    _adopt(stage, kubectl)
-    kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(DEPLOYMENT))
-    bodies = [*map(config_map, ("theirs", "a", "b")), DEPLOYMENT]
-    assert stage.run(*bodies).exit_code == 0
-    named = ("configmap/theirs", "deployment/web")
-    story = stage.own(*named, "configmap/a")
-    assert story.exit_code == 0
-    assert {name for name, one in story.outcomes.items() if one is Outcome.UPDATED} == {
-        "configmap/theirs",
-        "deployment.apps/web",
-    }
-    story = stage.run(mode=Mode.DELETE, timeout=AGES)
-    assert set(story.outcomes.values()) == {Outcome.DELETED}
-    assert not api.exists(stage.path("theirs"))
-
-
-def test_unlisted_object_does_not_become_owned(stage: Stage, kubectl: Kubectl) -> None:
+def test_unlisted_object_does_not_become_owned(stage: Stage, api: Api) -> None:
     """A typing error is an error, and so is the set of a Bundle; what is gone is skipped."""
     with pytest.raises(UsageError, match="there is no set web"):
         stage.own("configmap/theirs")
-    _adopt(stage, kubectl)
-    kubectl("create", "configmap", "plain", "-n", stage.namespace)
+    _adopt(stage, api)
+    _create(stage, api, "plain")
     with pytest.raises(UsageError, match="does not list configmap/plain"):
         stage.own("configmap/plain")
-    kubectl("delete", "configmap/theirs", "-n", stage.namespace)
+    api("DELETE", stage.path("theirs"))
     story = stage.own("configmap/theirs")
     assert (story.exit_code, story.outcomes["configmap/theirs"]) == (0, Outcome.SKIPPED)
     owner = Stage(stage.kubeconfig, stage.namespace, owner="Bundle x/y", takes_over=True)
@@ -109,19 +85,18 @@ def test_unlisted_object_does_not_become_owned(stage: Stage, kubectl: Kubectl) -
         stage.own("configmap/a")
 
 
-@pytest.mark.parametrize("moment", Moment)
 def test_killed_run_leaves_no_record_without_the_annotation(
-    stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path, moment: Moment
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
     """Until both say owned, the object counts as adopted, and a prune keeps it."""
-    _adopt(stage, kubectl)
+    _adopt(stage, api)
 
     def is_patch(exchange: Exchange) -> bool:
         return "json-patch" in exchange.header("content-type")
 
     owned = ("--record-as", "owned", "configmap/theirs")
     call = ("inventory", "repair", "web", *owned, "--yes", "-n", stage.namespace)
-    kill_at_first(proxy, is_patch, moment, call, proxy.kubeconfig(tmp_path))
+    kill_at_first(proxy, is_patch, Moment.AFTER, call, proxy.kubeconfig(tmp_path))
     assert _recorded(stage) is Ownership.ADOPTED
     smaller = stage.run(*map(config_map, "ab"), dry_run=DryRun.SERVER)
     assert smaller.outcomes["configmap/theirs"] is Outcome.ORPHANED
@@ -132,10 +107,10 @@ def test_killed_run_leaves_no_record_without_the_annotation(
 
 @pytest.mark.holds("witness-before-record")
 def test_refused_annotation_is_not_recorded(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """Not even if the server says that the patch has succeeded, and has not kept the annotation."""
-    _adopt(stage, kubectl)
+    _adopt(stage, api)
 
     def is_patch(seen: Exchange) -> bool:
         return "json-patch" in seen.header("content-type")
@@ -149,9 +124,9 @@ def test_refused_annotation_is_not_recorded(
     assert _recorded(stage) is Ownership.ADOPTED
 
 
-def test_object_is_adopted_as_owned(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_object_is_adopted_as_owned(stage: Stage, api: Api) -> None:
     """The plan says so, the digest depends on it, and a later prune deletes it."""
-    _create(stage, kubectl)
+    _create(stage, api)
     bodies = [*map(config_map, ("theirs", "a", "b"))]
     options: dict[str, Any] = {"conflicts": Conflicts.FORCE, "adopt_as": OWNED}
     planned = stage.run(*bodies, dry_run=DryRun.SERVER, **options).plan
@@ -181,12 +156,10 @@ def test_object_that_kubectl_has_applied_is_adopted_as_owned(
 @pytest.mark.parametrize(
     "way", [pytest.param("own", marks=pytest.mark.holds("told-as-owned")), "record-as"]
 )
-def test_object_that_is_kept_as_owned_is_called_so(
-    stage: Stage, kubectl: Kubectl, way: str
-) -> None:
+def test_object_that_is_kept_as_owned_is_called_so(stage: Stage, api: Api, way: str) -> None:
     """A mark or its name keeps it, and the run does not say that a prune deletes it."""
     mark = {"applyprune.dev/prune": "disabled"}
-    _create(stage, kubectl, annotations=mark)
+    _create(stage, api, annotations=mark)
     place = of_kind("Namespace", stage.namespace)
     bodies = [place, *map(config_map, ("theirs", "a", "b"))]
     options: dict[str, Any] = {"conflicts": Conflicts.FORCE}
@@ -205,33 +178,3 @@ def test_object_that_is_kept_as_owned_is_called_so(
     story = stage.run(*map(config_map, "ab"), allow_kinds=frozenset({"namespace"}))
     names = ("configmap/theirs", f"namespace/{stage.namespace}")
     assert {story.outcomes[name] for name in names} == {Outcome.ORPHANED}
-
-
-def test_killed_adoption_as_owned_is_harmless(
-    stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path
-) -> None:
-    """The annotation is on the object, and no record says owned: it is kept."""
-    _create(stage, kubectl)
-    folder = write_input(tmp_path / "in.yaml", map(config_map, ("theirs", "a", "b")))
-
-    def applies(exchange: Exchange) -> bool:
-        return exchange.method == "PATCH" and exchange.path.endswith("/configmaps/theirs")
-
-    call = (
-        "apply",
-        "web",
-        "-f",
-        folder,
-        "--record-as",
-        "owned",
-        "--conflicts=force",
-        "--yes",
-        "--no-check",
-    )
-    kubeconfig = proxy.kubeconfig(tmp_path)
-    kill_at_first(proxy, applies, Moment.AFTER, (*call, "-n", stage.namespace), kubeconfig)
-    assert _witness(api, stage)
-    assert _recorded(stage) is Ownership.ADOPTED
-    smaller = stage.run(*map(config_map, "ab"), lock_timeout=300.0)
-    assert smaller.outcomes["configmap/theirs"] is Outcome.ORPHANED
-    assert api.exists(stage.path("theirs"))
