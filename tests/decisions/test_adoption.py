@@ -54,6 +54,7 @@ ASKED = {
     "an applier's: as owned": _theirs(
         FLUX, ADOPTED, "adopted: it existed and belonged to no set", **AS_OWNED
     ),
+    "kubectl's: as owned": _theirs(applied_by("kubectl", B), ADOPTED, OWNED, **AS_OWNED),
     "another set's": _theirs(SET, REFUSED, "it belongs to the set other in namespace home"),
     "another set's: as owned": _theirs(SET, REFUSED, "it belongs to the set other", **AS_OWNED),
     "another set's: all": _theirs(SET, ADOPTED, adopt=Adopt.ALL),

@@ -58,6 +58,7 @@ REQUESTS = {
     "by hand: revert": _row(DRIFTED, CHANGED, **REVERT),
     "by hand: force": _row(DRIFTED, CHANGED, **FORCE),
     "another applier's": _row(TAKEN, REFUSED, "--take-over argocd"),
+    "another applier's, of the same value": _row(applied_by("argocd", B), {}),
     "another applier's: revert": _row(TAKEN, REFUSED, "--conflicts force", **REVERT),
     "another applier's: force": _row(TAKEN, CHANGED, **FORCE),
     "by hand, marked revert": _row(DRIFTED, CHANGED, mark="revert"),

@@ -34,7 +34,7 @@ def test_missing_right_names_the_command_that_prints_the_roles(
     account = tmp_path / "kubeconfig"
     account.write_text(json.dumps(config))
     command = f"applyprune rbac web -n {namespace} -f PATH --account {namespace}/applyprune\n"
-    for line in (("status", "web"), ("apply", "web", "-f", "-"), ("inventory", "show", "web")):
+    for line in (("status", "web"), ("apply", "web", "-f", "-")):
         given = text(config_map("a"))
         refused = applyprune(*line, "-n", namespace, kubeconfig=account, stdin=given)
         assert refused.code == 7

@@ -9,7 +9,7 @@ import os
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,10 +21,11 @@ from applyprune.model.events import ObjectDone, WarningRaised
 from applyprune.model.options import DryRun, Options
 from applyprune.sources import read
 from tests.support.api import Api
+from tests.support.objects import DEPLOYMENT, of_kind
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from syrupy.assertion import SnapshotAssertion
 
@@ -77,76 +78,43 @@ def _problems(folder: str, where: ClusterTarget) -> Sequence[Problem]:
 
 def _furnish(api: Api) -> None:
     """Make what the files need: their namespace, a kind of somebody's own, a Deployment."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     deployments = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
     for path, body in (
-        ("/api/v1/namespaces", namespace),
+        ("/api/v1/namespaces", of_kind("Namespace", NAMESPACE)),
         (definitions, DEFINITION),
-        (deployments, DEPLOYMENT),
+        (deployments, {**DEPLOYMENT, "metadata": {"name": "immutable"}}),
     ):
-        status, reply = api("POST", path, body)
-        assert status == 201, reply
+        api.create(path, body)
     eventually(lambda: api.exists("/openapi/v3/apis/example.com/v1"))
     api.close()
 
 
-DEPLOYMENT: Mapping[str, Any] = {
-    "apiVersion": "apps/v1",
-    "kind": "Deployment",
-    "metadata": {"name": "immutable"},
-    "spec": {
-        "selector": {"matchLabels": {"app": "web"}},
-        "template": {
-            "metadata": {"labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "web", "image": "nginx"}]},
-        },
-    },
+LABELS = {
+    "type": "array",
+    "items": {"type": "object", "properties": {"a.b": {"type": "string"}}},
 }
-DEFINITION: Mapping[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "valves.example.com"},
-    "spec": {
+RULE = {"rule": "self.size < 10 || self.color == 'red'", "message": "what is big is red"}
+VALVE = {
+    "type": "object",
+    "properties": {
+        "size": {"type": "integer", "minimum": 1},
+        "color": {"type": "string", "enum": ["red", "blue"]},
+        "labels": LABELS,
+    },
+    "x-kubernetes-validations": [RULE],
+}
+SCHEMA = {"openAPIV3Schema": {"type": "object", "properties": {"spec": VALVE}}}
+DEFINITION = of_kind(
+    "CustomResourceDefinition",
+    "valves.example.com",
+    spec={
         "group": "example.com",
         "scope": "Namespaced",
         "names": {"kind": "Valve", "plural": "valves"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {
-                                    "size": {"type": "integer", "minimum": 1},
-                                    "color": {"type": "string", "enum": ["red", "blue"]},
-                                    "labels": {
-                                        "type": "array",
-                                        "items": {
-                                            "type": "object",
-                                            "properties": {"a.b": {"type": "string"}},
-                                        },
-                                    },
-                                },
-                                "x-kubernetes-validations": [
-                                    {
-                                        "rule": "self.size < 10 || self.color == 'red'",
-                                        "message": "what is big is red",
-                                    }
-                                ],
-                            }
-                        },
-                    }
-                },
-            }
-        ],
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": SCHEMA}],
     },
-}
+)
 
 
 def test_every_broken_file_is_reported(told: Told) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -70,21 +69,6 @@ def test_completion_offers_what_is_in_the_cluster(stage: Stage) -> None:
     assert offered(f"applyprune apply --context {context} {here} w", os.devnull) == []
     named = f"--kubeconfig {config} --context {context}"
     assert offers(f"applyprune apply {named} {here} w", os.devnull) == ["web"]
-
-
-def test_unresponsive_cluster_offers_nothing(tmp_path: Path) -> None:
-    """Neither a word nor an error."""
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
-        port = deaf.getsockname()[1]
-        config = tmp_path / "config"
-        config.write_text(
-            f"clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:{port}'}}}}]\n"
-            "contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"
-        )
-        assert offered("applyprune apply ", config) == []
-    config.write_text("clusters: {")
-    assert offered("applyprune apply ", config) == []
-    assert offered("applyprune apply web --context ", config) == []
 
 
 def test_answer_that_does_not_come_is_not_waited_for() -> None:

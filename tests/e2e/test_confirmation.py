@@ -11,7 +11,6 @@ import signal
 from typing import TYPE_CHECKING
 
 from tests.support.api import writes
-from tests.support.command import applyprune
 from tests.support.desk import NAMES
 from tests.support.objects import config_map
 from tests.support.stage import Stage
@@ -123,54 +122,3 @@ def test_deletion_lists_the_fate_of_each_object(desk: Desk) -> None:
         f"  kubectl delete -n {desk.namespace} configmap/found\n"
     )
     assert desk.there() == {"found": "v"}
-
-
-def test_adopted_object_becomes_owned_after_a_yes(desk: Desk) -> None:
-    """What is owned already is not asked about; a later run prunes it."""
-    desk.api.create(f"/api/v1/namespaces/{desk.namespace}/configmaps", config_map("found"))
-    stage = Stage(desk.plane.kubeconfig, desk.namespace)
-    stage.run(config_map("found"), prune=False)
-    named = ("configmap/a0", "configmap/found")
-    own = ("inventory", "repair", "web", "--record-as", "owned", *named, "-n", desk.namespace)
-    question = "A later prune or delete of the set deletes this object. Make this object owned?"
-    with desk.on_terminal(*own) as terminal:
-        shown = terminal.read_until(f"{question} [y/N] ")
-        assert ("configmap/found\n" in shown, "configmap/a0\n" in shown) == (True, False)
-        terminal.type("y\n")
-        assert terminal.ended() == 0
-    told = "configmap/found updated (as owned: a later prune or delete deletes it)"
-    assert told in terminal.shown
-    stage.run(*(config_map(name, "1") for name in NAMES))
-    assert desk.there() == ALL
-
-
-def test_repair_asks_too(desk: Desk, audit: AuditTrail) -> None:
-    """A no ends it with 1, as everywhere."""
-    audit.restart()
-    with desk.on_terminal("inventory", "repair", "web", "-n", desk.namespace) as terminal:
-        terminal.read_until("Reconcile the inventory of the set web with the cluster? [y/N] ")
-        terminal.type("n\n")
-        assert terminal.ended() == 1
-    assert terminal.shown.endswith("n\nnothing was changed\n")
-    assert writes(audit) == []
-
-
-def test_new_set_in_a_new_namespace_is_doubtful(desk: Desk) -> None:
-    """A pipeline is warned, and a terminal asks; each says once what could not be checked."""
-    shown, piped = f"{desk.namespace}-shown", f"{desk.namespace}-piped"
-    line = desk.line("apply", "--create-namespace", "--check", a0="1", a1="1")
-    line[3] = piped
-    reply = applyprune(*line, kubeconfig=desk.plane.kubeconfig)
-    assert reply.code == 0, reply.err
-    assert reply.err.count("2 objects were not fully checked: configmap/a0, configmap/a1") == 1
-    assert f"warning: web is a new set in namespace {piped}: " in reply.err
-    assert f"its namespace {piped} is created for it" in reply.err
-    line[3] = shown
-    with desk.on_terminal(*line, columns=200) as terminal:
-        assert f"its namespace {shown} is created for it" in terminal.read_until(QUESTION)
-        terminal.type("y\n")
-        assert terminal.ended() == 0
-    assert terminal.shown.count("its quotas and policies were not checked") == 1
-    assert "not fully checked" not in terminal.shown
-    for name in (shown, piped):
-        desk.api("DELETE", f"/api/v1/namespaces/{name}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from tests.support.command import applyprune
-from tests.support.objects import config_map
+from tests.support.input_files import write_input
+from tests.support.objects import of_kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,26 +14,17 @@ if TYPE_CHECKING:
     import pytest
 
     from applyprune.localplane import Plane
-    from tests.support.api import Api
     from tests.support.command import Ended
 
-CONFIG = config_map("c")
 TOKEN = "correct-horse-battery-staple"
 
 
 def manifests(folder: Path, **objects: str) -> Path:
     """Write a Secret with the token and a ConfigMap for each of ``objects``."""
     folder.mkdir(exist_ok=True)
-    bodies: list[object] = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": value}}
-        for name, value in objects.items()
-    ]
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
-    bodies.append({**secret, "stringData": {"pw": TOKEN}})
-    for path in folder.iterdir():
-        path.unlink()
-    for number, body in enumerate(bodies):
-        (folder / f"{number}.json").write_text(json.dumps(body))
+    secret = of_kind("Secret", "s", stringData={"pw": TOKEN})
+    bodies = [of_kind("ConfigMap", name, data={"k": value}) for name, value in objects.items()]
+    write_input(folder / "set.json", [*bodies, secret])
     return folder
 
 
@@ -67,22 +58,6 @@ def test_diff_exit_code_says_whether_anything_would_change(
     assert "--max-prune 1" in refused.err
     (folder / "bad.yaml").write_text("a: [")
     assert call("diff", folder, plane, namespace).code == 2
-
-
-def test_nightly_job_sees_drift_only(
-    plane: Plane, namespace: str, tmp_path: Path, api: Api
-) -> None:
-    """A manifest of tomorrow is no drift; a field that somebody has taken is."""
-    folder = manifests(tmp_path / "m", a="1", b="1")
-    call("apply", folder, plane, namespace)
-    manifests(folder, a="1", b="tomorrow")
-    assert call("diff", folder, plane, namespace, "--drift").code == 0
-    path = f"/api/v1/namespaces/{namespace}/configmaps/a"
-    api.patch(path, {"data": {"k": "theirs"}}, by="kubectl-patch")
-    assert call("diff", folder, plane, namespace).code == 4
-    drifted = call("diff", folder, plane, namespace, "--drift")
-    assert drifted.code == 1
-    assert '    drift: /data/k is "theirs", was "1", by kubectl-patch (Update, ' in drifted.out
 
 
 def test_external_diff_program_shows_the_differences(

@@ -72,9 +72,6 @@ def test_move_changes_the_set(desk: Desk) -> None:
     ]
     assert ended.out.startswith("configmap/b moved (to the set shop)\nweb: 1 moved in ")
     assert desk.says(*line) == ["web: nothing to do"]
-    elsewhere = desk("move", "web", f"shop.{desk.namespace}-none", "--all")
-    assert elsewhere.code == 2
-    assert f"the namespace {desk.namespace}-none does not exist" in elsewhere.err
     assert sorted(desk.says("move", "web", "shop", "--all")) == [
         "configmap/a moved (to the set shop)",
         "service/web moved (to the set shop)",
@@ -82,15 +79,9 @@ def test_move_changes_the_set(desk: Desk) -> None:
     ]
     assert not desk.set().inventory().exists
     assert desk.set("shop").listed() == {"configmap/a", "configmap/b", "service/web"}
-
-
-def test_unmovable_object_is_reported(desk: Desk, api: Api) -> None:
-    """Exit code 3; its line says where it is, and the error why and what to look at."""
-    api.patch(desk.set().path("b"), UNLABELLED)
-    ended = desk("move", "web", "shop", "configmap/b")
-    assert (ended.code, "configmap/b failed\n" in ended.out) == (3, True)
-    assert f"error: configmap/b in namespace {desk.namespace} was not moved: " in ended.err
-    assert "applyprune inventory check web" in ended.err
+    # A mistyped name must not look like success; in a pipeline, a move that is done may be.
+    assert desk(*line).code == 2
+    assert desk.says(*line, "--if-exists") == ["web: nothing to do"]
 
 
 def test_repair_of_named_objects_changes_no_other(desk: Desk, api: Api) -> None:
@@ -117,21 +108,6 @@ def test_repair_of_named_objects_changes_no_other(desk: Desk, api: Api) -> None:
     assert PART_OF not in (api.get(web.path("b"))["metadata"].get("labels") or {})
 
 
-def test_orphan_releases_objects(desk: Desk, api: Api) -> None:
-    """By name, then the rest; the objects stay."""
-    line = ("orphan", "web", "configmap/b")
-    assert desk.says(*line, "--dry-run=client") == [
-        "configmap/b orphaned (dry run)",
-        "web: 1 orphaned (dry run)",
-    ]
-    assert desk.says(*line) == ["configmap/b orphaned", "web: 1 orphaned"]
-    assert desk.set().listed() == {"configmap/a", "service/web"}
-    assert desk.says("orphan", "web", "--all")[-1] == "web: 2 orphaned"
-    assert not desk.set().inventory().exists
-    for path in ("configmaps/a", "configmaps/b", "services/web"):
-        assert api.exists(f"/api/v1/namespaces/{desk.namespace}/{path}")
-
-
 def test_check_and_repair_find_and_mend(desk: Desk, api: Api) -> None:
     """Exit code 1 tells of a difference; a repair needs a yes, and a dry run does not."""
     assert desk.says("check", "web") == ["web: no mismatches"]
@@ -154,22 +130,6 @@ def test_check_and_repair_find_and_mend(desk: Desk, api: Api) -> None:
 
 def _rows(lines: list[str]) -> list[list[str]]:
     return [re.split(r" {3,}", line) for line in lines]
-
-
-def test_list_counts_ready_objects(desk: Desk, api: Api) -> None:
-    """A set that cannot be read hides none, and an empty place is said to be."""
-    desk.set("shop").run(config_map("s"))
-    api("DELETE", desk.set().path("a"))
-    api.patch(desk.set().path("applyprune-shop"), {"data": {"header": "{}"}})
-    ended = desk("list", "-o", "wide")
-    assert ended.code == 0
-    head, *rows = _rows(ended.out.splitlines())
-    assert head[:4] == ["NAMESPACE", "NAME", "OBJECTS", "READY"]
-    assert [row[1:4] for row in rows] == [["shop", "?", "?"], ["web", "3", "2/3"]]
-    assert f"warning: the inventory of shop in namespace {desk.namespace} cannot be" in ended.err
-    nothing = Desk(desk.kubeconfig, "kube-public")("list")
-    assert (nothing.code, nothing.out) == (0, "")
-    assert "no sets in kube-public" in nothing.err
 
 
 def test_list_and_show_print_inventories(desk: Desk) -> None:

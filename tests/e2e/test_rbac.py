@@ -15,6 +15,7 @@ from tests.support.objects import (
     config_map,
     crd,
     custom_resource,
+    of_kind,
     text,
 )
 from tests.support.pipelines import account_of
@@ -37,40 +38,27 @@ def _documents(printed: str) -> list[dict[str, Any]]:
     return list(YAML(typ="safe").load_all(printed))
 
 
-def _account(namespace: str) -> dict[str, Any]:
-    metadata = {"name": "applyprune", "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
-
-
-def _cluster_role(name: str) -> dict[str, Any]:
-    rules: list[Any] = []
-    body = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": rules}
-    return {**body, "metadata": {"name": name}}
-
-
 def test_set_is_applied_pruned_and_deleted_under_exactly_the_printed_roles(
     plane: Plane, kubectl: Kubectl, namespace: str, tmp_path: Path, audit: AuditTrail
 ) -> None:
     """By a ServiceAccount with its own token; a set with a CRD and an object in cluster scope."""
-    role = _cluster_role(f"{namespace}-sample")
+    role = of_kind("ClusterRole", f"{namespace}-sample", rules=[])
     kept = [config_map("a"), DEPLOYMENT, crd(KIND), custom_resource("sample", KIND), role]
     given = text(*kept, SERVICE, SECRET)
     target = ("web", "-n", namespace, "-f", "-")
     printed = applyprune(
-        "rbac",
-        *target,
-        "--account",
-        f"{namespace}/applyprune",
+        *("rbac", *target, "--account", f"{namespace}/applyprune"),
         kubeconfig=plane.kubeconfig,
         stdin=given,
     )
     assert printed.code == 0, printed.err
-    rights = f"{json.dumps(_account(namespace))}\n---\n{printed.out}"
-    account = account_of(plane, namespace, rights, tmp_path)
+    account = of_kind("ServiceAccount", "applyprune", {"namespace": namespace})
+    rights = f"{json.dumps(account)}\n---\n{printed.out}"
+    config = account_of(plane, namespace, rights, tmp_path)
     audit.restart()
 
     def run(*arguments: str, stdin: str = "") -> Ended:
-        ended = applyprune(*arguments, kubeconfig=account, stdin=stdin)
+        ended = applyprune(*arguments, kubeconfig=config, stdin=stdin)
         assert ended.code == 0, ended.out + ended.err
         told = f"{ended.out}{ended.err}".lower()
         assert not [word for word in DENIED if word in told], told

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -116,19 +115,3 @@ def test_end_of_a_set_that_cannot_be_read_is_unknown(
     (end,) = (one for one in story.events if isinstance(one, Finished))
     assert end.exit_code == 3
     assert "it is unknown whether deployment.apps/web still exists" in str(end.problem)
-
-
-def test_move_of_a_set_that_is_gone_can_stay_in_a_pipeline(stage: Stage) -> None:
-    """Only with --if-exists: a mistyped name must not look like success."""
-    line = ("inventory", "move", "web", "shop", "cm/w")
-    assert _call(stage, *line, "--if-exists").code == 0
-    assert Stage(stage.kubeconfig, stage.namespace, name="shop").listed() == {
-        "configmap/s",
-        "configmap/w",
-    }
-    assert _call(stage, *line, "--if-exists").code == 0
-    assert _call(stage, "delete", "web", "--yes").code == 0
-    assert _call(stage, *line).code == 2
-    again = _call(stage, *line, "--if-exists")
-    assert (again.code, again.err) == (0, "")
-    assert re.search(r"^web: nothing to do", again.out, re.MULTILINE)

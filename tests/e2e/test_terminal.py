@@ -104,16 +104,6 @@ def test_narrowed_window_keeps_no_live_lines(plane: Plane, namespace: str, tmp_p
     assert (tmp_path / "data").read_text().startswith("configmap/a created\nweb: 1 created in ")
 
 
-def test_quiet_prints_data_and_errors(plane: Plane, namespace: str) -> None:
-    """Warnings go; what was done, what went wrong and the exit code stay."""
-    where = ("-n", namespace)
-    warned = applyprune("delete", "web", "--yes", "-q", *where, kubeconfig=plane.kubeconfig)
-    assert (warned.code, warned.err) == (0, "")
-    wrong = applyprune("inventory", "check", "web", "-q", *where, kubeconfig=plane.kubeconfig)
-    assert wrong.code == 2
-    assert wrong.err.startswith("error: ")
-
-
 def test_verbose_prints_each_request_and_no_secret(
     plane: Plane, namespace: str, tmp_path: Path
 ) -> None:

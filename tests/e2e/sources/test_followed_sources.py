@@ -80,18 +80,3 @@ def test_source_is_followed_changed_gone_and_back(
     back = run("apply", "web")
     assert back.code == 0, back.err
     assert left() == {"prod-a"}
-
-
-def test_place_in_a_message_is_the_address_of_the_file(
-    source: FollowedSource, plane: Plane, namespace: str
-) -> None:
-    source.publish({"prod/a.yaml": A, "prod/b.yaml": f"{B}spec: [\n"})
-    given = ("-f", source.address, "-n", namespace)
-    failed = applyprune("apply", "web", *given, kubeconfig=plane.kubeconfig, more=source.environ)
-    assert failed.code == 2
-    assert failed.err.startswith(f"error: {source.shown}//prod/b.yaml:")
-    source.publish({"prod/a.yaml": A.replace("data: {", "date: {")})
-    failed = applyprune("apply", "web", *given, kubeconfig=plane.kubeconfig, more=source.environ)
-    assert failed.code == 3
-    assert f"{source.shown}//prod/a.yaml:5:1: " in failed.err
-    assert "5 | date: {k: v}" in failed.err

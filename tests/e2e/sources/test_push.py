@@ -10,7 +10,6 @@ import pytest
 from tests.support.command import Ended, applyprune
 from tests.support.followed_sources import login
 from tests.support.registries import password_registry
-from tests.support.settings import settings
 from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
@@ -88,37 +87,6 @@ def test_pushed_artifact_is_applied(
         "configmap/a",
         "configmap/b",
     }
-
-
-def test_kustomization_is_pushed_as_it_is_built(
-    push: Push, registry: Registry, tmp_path: Path
-) -> None:
-    name = f"oci://{registry.host}/web:1"
-    write(
-        tmp_path,
-        {
-            "k/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: p-\n",
-            "k/a.yaml": config_map("a"),
-            "p.yaml": config_map("p-a"),
-        },
-    )
-    built = push(name, "-k", "k")
-    assert built.code == 0, built.err
-    assert built.out == push(name, "-f", "p.yaml", "--dry-run").out
-
-
-def test_push_leaves_out_what_the_configuration_says(
-    push: Push, registry: Registry, tmp_path: Path
-) -> None:
-    """As an apply of the same folder does."""
-    name = f"oci://{registry.host}/web:1"
-    write(tmp_path, {"m/a.yaml": config_map("a")})
-    alone = push(name, "-f", "m", "--dry-run")
-    assert alone.code == 0, alone.err
-    write(tmp_path, {"m/b.yaml": config_map("b")})
-    _, file = settings(tmp_path, ignore_paths="b.yaml")
-    file.rename(tmp_path / "applyprune.yaml")
-    assert push(name, "-f", "m", "--dry-run").out == alone.out
 
 
 @pytest.mark.holds("pushed-secrets")

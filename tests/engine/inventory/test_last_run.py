@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune import Input
 from applyprune.engine.context import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import Interrupted
@@ -18,10 +17,8 @@ from applyprune.model.fate import Outcome
 from applyprune.model.inventory import RunRecord
 from applyprune.model.options import Conflicts, Options
 from applyprune.values import replace
-from tests.support.api import AuditTrail
-from tests.support.command import applyprune
+from tests.support.api import Api, AuditTrail
 from tests.support.objects import config_map, manifest, of_kind
-from tests.support.plane import Kubectl
 from tests.support.renewals import Renewals
 from tests.support.stage import Stage, on
 
@@ -85,48 +82,33 @@ def test_last_run_records_an_interruption(stage: Stage) -> None:
     assert last(stage).exit_code == 143
 
 
-def test_last_run_records_each_verb_of_the_command_line(stage: Stage, kubectl: Kubectl) -> None:
+def test_last_run_records_each_verb(stage: Stage, api: Api) -> None:
     """A move in both sets."""
     other = Stage(stage.kubeconfig, stage.namespace, name="shop")
-    kubectl("create", "configmap", "d", "-n", stage.namespace)
+    api.create(stage.path(), config_map("d"))
     stage.run(*map(config_map, "abcd"), conflicts=Conflicts.FORCE)
-
-    def mode_of(*words: str) -> str:
-        where = ("-n", stage.namespace)
-        ended = applyprune("inventory", *words, *where, kubeconfig=stage.kubeconfig)
-        assert (ended.code, last(stage).exit_code) == (0, 0), ended.err
-        return last(stage).mode
-
-    assert mode_of("move", "web", "shop", "configmap/a") == "move" == last(other).mode
-    assert last(stage).run == last(other).run
-    assert mode_of("orphan", "web", "configmap/b") == "orphan"
-    owned = ("--record-as", "owned", "configmap/d")
-    assert mode_of("repair", "web", *owned, "--yes") == "repair"
-    label = "applyset.kubernetes.io/part-of-"
-    kubectl("label", "configmap/c", "-n", stage.namespace, label)
-    assert mode_of("repair", "web", "--yes") == "repair"
+    stage.move(other, "configmap/a")
+    assert (last(stage).mode, last(stage).run) == ("move", last(other).run)
+    stage.orphan("configmap/b")
+    assert last(stage).mode == "orphan"
+    stage.own("configmap/d")
+    assert (last(stage).mode, last(stage).exit_code) == ("repair", 0)
 
 
 def test_last_run_records_another_user_and_keeps_the_owner(stage: Stage) -> None:
     """A controller runs for its Bundle; its name may differ from the owner's."""
-    stage.run(config_map("a"))
-    bundle = f"Bundle {stage.namespace}/web"
-    transport = stage.transport()
-    try:
-        store = ConfigMapStore(KubernetesClient(transport, "test"), stage.target)
-        store.write(replace(store.read(), owner=bundle))
-        manifests = [manifest(config_map("a", "other"))]
+    bundle = replace(stage, owner=f"Bundle {stage.namespace}/web")
+    bundle.run(config_map("a"))
+    with stage.connection() as cluster:
         request = RunRequest(
-            stage.target, manifests, stage.namespace, Options(), who=bundle, owner=bundle
-        )
-        cluster = KubernetesClient(transport, "test")
-        assert list(run(request, cluster, ConfigMapStore(cluster, stage.target), stage.stop))
-    finally:
-        transport.close()
-    assert last(stage).who == bundle
-    assert replace(stage, owner=bundle).run(config_map("a", "third")).exit_code == 0
-    assert stage.inventory().owner == bundle
-    assert last(stage).who != bundle
+            stage.target, Input((manifest(config_map("a", "other")),)), stage.namespace, Options(),
+            who="somebody", owner=bundle.owner,
+        )  # fmt: skip
+        assert list(run(request, cluster.client, stage.applyset(cluster).store(), stage.stop))
+    assert last(stage).who == "somebody"
+    assert bundle.run(config_map("a", "third")).exit_code == 0
+    assert stage.inventory().owner == bundle.owner
+    assert last(stage).who != "somebody"
 
 
 def test_history_keeps_the_last_ten_runs_that_changed_an_object(stage: Stage) -> None:

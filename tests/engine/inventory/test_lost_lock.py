@@ -117,31 +117,3 @@ def test_apply_that_lost_its_lock_creates_nothing_more(
     assert stage.repair().exit_code == 0
     assert _names(stage) == marked
     assert not stage.check().found
-
-
-def test_move_that_lost_its_lock_transfers_nothing_more(
-    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
-) -> None:
-    """Every object is listed by the set whose label it has."""
-    other = Stage(stage.kubeconfig, stage.namespace, name="other")
-    bodies = [config_map(f"c-{number}") for number in range(40)]
-    assert stage.run(*bodies).exit_code == 0
-    stopped = Stopped(
-        proxy, ["inventory", "move", "web", "other", "--all", "-n", stage.namespace], tmp_path
-    )
-    try:
-        assert min(len(wait_for_lock(one)) for one in (stage, other)) >= 2 * LEASE
-        # Each set leaves the objects alone that were transferred to the other one before.
-        theirs = other.run(config_map("mine"), prune=False, max_prune=stage.most(40))
-        assert theirs.exit_code == 0, theirs.events
-        assert stage.run(*bodies, config_map("extra")).outcomes
-        code, later, err = stopped.go_on()
-    finally:
-        stopped.kill()
-    assert code == 8, err
-    assert "Traceback" not in err
-    assert not later
-    listed = {stage.target.id: _names(stage), other.target.id: _names(other)}
-    marked = _sets(api, stage.namespace)
-    assert set(marked) == {"mine", *(f"c-{number}" for number in range(40))}
-    assert not {name for name, owner in marked.items() if name not in listed[owner]}
