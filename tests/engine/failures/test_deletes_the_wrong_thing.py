@@ -10,7 +10,7 @@ import pytest
 from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, DryRun, Mode, PruneAlso
+from applyprune.model.options import DryRun, Mode, PruneAlso
 from applyprune.planning.applyset import PART_OF
 from applyprune.values import replace
 from tests.support.api import Api
@@ -148,20 +148,6 @@ def test_scope_confusion(stage: Stage, api: Api) -> None:
         }
     assert api.get(path)["metadata"]["uid"] == uid
     stage.run(mode=Mode.DELETE)
-
-
-def test_crd_scope_changes(running: Plane, crds: Api, crd_stage: Stage, kubectl: Kubectl) -> None:
-    """From Namespaced to Cluster, manually: a listed object is not taken for the live one."""
-    crd_stage.run(crd("Scoped"), custom_resource("f", "Scoped"))
-    named = "customresourcedefinition/scopeds.x.example.com"
-    kubectl("delete", named, "--wait", "--timeout=300s", plane=running)
-    other = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="other")
-    bodies = (crd("Scoped", scope="Cluster"), custom_resource("f", "Scoped"))
-    story = other.run(*bodies, adopt=Adopt.ALL)
-    assert story.exit_code == 0, story.events
-    story = crd_stage.run(config_map("a"))
-    assert Outcome.PRUNED not in story.outcomes.values()
-    assert crds.exists("/apis/x.example.com/v1/scopeds/f")
 
 
 def test_aggregated_api_ignores_label_selector(

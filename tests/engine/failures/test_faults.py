@@ -148,7 +148,6 @@ def test_kind_in_outdated_discovery_is_counted_again(
 
 A = config_map("a")
 BROKEN = faults.status(500, message="conversion webhook failed")
-FORBIDDEN = faults.status(403, reason="Forbidden", message="no")
 
 
 def _lose_inventory(stage: Stage, api: Api) -> str:
@@ -216,22 +215,6 @@ def test_partial_search_deletes_no_lost_set(spoiled: Stage, proxy: FaultProxy, a
     assert "inventory repair web" in caught.value.hint
     assert "delete web" not in caught.value.hint
     assert api.exists(spoiled.path("a"))
-
-
-def test_lost_inventory_is_seen_on_the_objects_where_lists_are_forbidden(
-    spoiled: Stage, proxy: FaultProxy, api: Api
-) -> None:
-    """The objects of the input are read one by one; the rest is searched as far as allowed.
-
-    Of a new set, nothing on the server has its label.
-    """
-    proxy.rule = _lists("configmaps", FORBIDDEN)
-    assert spoiled.run(A, SERVICE).exit_code == 0
-    _lose_inventory(spoiled, api)
-    story = spoiled.run(A)
-    assert story.exit_code == 0
-    assert "configmaps: no" in "".join(story.warnings)
-    assert spoiled.listed() == {"configmap/a", "service/web"}
 
 
 def _there(api: Api, stage: Stage) -> set[str]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from applyprune.errors import AccessError, Interrupted, Unavailable
+from applyprune.errors import Interrupted, Unavailable
 from applyprune.localplane import API_SERVER_ONLY, Binaries, Plane, start
 from applyprune.model.events import MismatchFound
 from applyprune.model.fate import Outcome
-from applyprune.planning.applyset import PART_OF
 from applyprune.values import replace
 from tests.support.api import DISCOVERY, Api
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
@@ -27,7 +25,6 @@ from tests.support.waiting import HANG, eventually
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 CUT = faults.without_groups("x.example.com")
-_ROUNDS = 4
 
 
 def _kinds(api: Api) -> str:
@@ -243,25 +240,6 @@ def _forbidden(seen: Exchange) -> Fault | None:
     return faults.status(403, reason="Forbidden", message="no") if is_proof else None
 
 
-def test_right_that_is_lacking_is_asked_for_once(
-    stage: Stage, cut: Stage, proxy: FaultProxy
-) -> None:
-    """An object of a kind that is not listed, and a Namespace to count: one proof serves both."""
-    home = _home(stage)
-    assert stage.run(home, custom_resource("mine")).exit_code == 0
-    seen: list[Exchange] = []
-
-    def rule(asked: Exchange) -> Fault | None:
-        if asked.path == DEFINITIONS and asked.header("Accept") == "application/json":
-            seen.append(asked)
-        return CUT if _is_discovery(asked) else _forbidden(asked)
-
-    proxy.rule = rule
-    refused = _prune(cut, config_map("a"))
-    assert refused.outcomes[f"namespace/{home['metadata']['name']}"] is Outcome.FAILED
-    assert len(seen) == 1
-
-
 def test_search_without_the_proof_says_so(stage: Stage, cut: Stage, proxy: FaultProxy) -> None:
     """Without the right to list CRDs, two lists that agree and a ready server are enough.
 
@@ -335,69 +313,6 @@ def test_namespace_is_pruned_just_after_a_start(
             assert api.exists(theirs)
             if _was_incomplete(proxy.exchanges[before:]):
                 return
-
-
-@pytest.mark.sweep
-def test_two_servers_one_of_them_just_started(
-    plane: Plane, stage: Stage, api: Api, binaries: Binaries, tmp_path: Path
-) -> None:
-    """A proxy gives each request to the other one: no list of kinds holds for the next request.
-
-    A run may fail. What another team has stays, and what exists stays listed.
-    """
-    home, theirs = _with_theirs(stage, api)
-    other = replace(stage, name="other")
-    incomplete = 0
-    with SecondServer(plane, binaries) as second, FaultProxy(plane, second.plane) as proxy:
-        behind = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=HANG)
-        proxy.before_forward = second.await_answer
-        for _ in range(_ROUNDS):
-            other.run(config_map("b"), custom_resource("mine"))
-            for act in (_prune_home, _rebuild, _prune_custom):
-                if act is _rebuild:
-                    inventory = _inventory(other)
-                    assert api("DELETE", inventory)[0] == 200
-                second.restart()
-                before = len(proxy.exchanges)
-                act(behind)
-                incomplete += _was_incomplete(proxy.exchanges[before:])
-                assert api.exists(theirs)
-                if api.exists(_inventory(other)):
-                    assert _members(other, api) <= other.listed()
-            if incomplete:
-                break
-        assert incomplete, "no run began before the list of kinds was complete"
-    assert home in stage.listed()
-    other.run(config_map("b"))
-    assert not _members(other, api) - {"configmap/b"}
-
-
-def _prune_home(behind: Stage) -> None:
-    """Prune the Namespace: always refused."""
-    assert _prune(behind, config_map("a")).exit_code == 6
-
-
-def _rebuild(behind: Stage) -> None:
-    """Rebuild a lost inventory: as a whole, or not at all."""
-    with suppress(AccessError):
-        replace(behind, name="other").run(config_map("b"))
-
-
-def _prune_custom(behind: Stage) -> None:
-    """Prune a custom resource: if the run says that it is done, it is."""
-    other = replace(behind, name="other")
-    with suppress(AccessError):
-        story = other.run(config_map("b"))
-        assert story.exit_code in {0, 3}, story.events
-
-
-def _members(stage: Stage, api: Api) -> set[str]:
-    query = f"?labelSelector={PART_OF}={stage.target.id}"
-    base = f"namespaces/{stage.namespace}"
-    maps = api.get(f"/api/v1/{base}/configmaps{query}")["items"]
-    foos = api.get(f"/apis/x.example.com/v1/{base}/foos{query}")["items"]
-    names = {f"configmap/{one['metadata']['name']}" for one in maps}
-    return names | {f"foo.x.example.com/{one['metadata']['name']}" for one in foos}
 
 
 def _was_incomplete(exchanges: Sequence[Exchange]) -> bool:

@@ -60,29 +60,6 @@ def test_write_ahead_entry_has_no_uid_yet(
     assert api.get(stage.path("b"))["data"] == {"mine": "1"}
 
 
-def test_inventory_deleted_with_the_objects_left(stage: Stage, api: Api) -> None:
-    """The next run warns, records the set's objects again as adopted, and prunes nothing."""
-    stage.run(config_map("a"), config_map("b"), config_map("c"))
-    api.create(stage.path(), config_map("copied", labels={PART_OF: stage.target.id}))
-    api("DELETE", stage.path("applyprune-web"))
-    story = stage.run(config_map("a"))
-    assert story.outcomes == {
-        "configmap/a": Outcome.UNCHANGED,
-        "configmap/b": Outcome.NOT_PRUNED,
-        "configmap/c": Outcome.NOT_PRUNED,
-    }
-    (warning,) = story.warnings
-    assert (
-        "the inventory of the set web was lost, and 3 objects have its label and field manager"
-        in warning
-    )
-    assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
-    # Nobody can know who created them: only the user can decide to delete them.
-    later = stage.run(config_map("a"), config_map("c"))
-    assert later.outcomes["configmap/b"] is Outcome.ORPHANED
-    assert api.exists(stage.path("b"))
-
-
 def test_lost_inventory_is_as_before_after_the_command_that_the_warning_names(
     stage: Stage, api: Api
 ) -> None:
@@ -140,7 +117,7 @@ def test_inventory_vanishes_while_running(
 def test_crash_lock_never_released(stage: Stage) -> None:
     """A holder that does not move is timed by our own clock, whatever its own one says."""
     stage.run(config_map("a"))
-    # Short, because this run waits in real time; the exact times: inventory/test_observed_lock.py.
+    # Short, because this run waits in real time; the exact times: inventory/test_lease.py.
     take_from_elsewhere(stage, replace(ELSEWHERE, lease=0.3))
     story = stage.run(config_map("b"))
     waits = {(one.what, one.reason) for one in story.of(Waiting)}
@@ -186,18 +163,6 @@ def test_hand_edited_inventory_is_a_confused_deputy(stage: Stage, api: Api) -> N
         assert f"inventory orphan web -n {stage.namespace} {name}" in told
     for name in ("theirs", "plain", "forged"):
         assert api.exists(stage.path(name)), name
-
-
-def test_grows_without_bound(stage: Stage, api: Api) -> None:
-    """Run after run that fails: the same ConfigMaps, the same size."""
-    stage.run(config_map("a"), config_map("b", finalizers=["example.com/hold"]))
-    sizes = set()
-    for _ in range(3):
-        assert stage.run(config_map("a"), timeout=0.2).exit_code == 5
-        items = api.get(stage.path())["items"]
-        sizes.add((len(items), len(_stored(api, stage)["data"]["entries"])))
-    assert len(sizes) == 1
-    api.patch(stage.path("b"), {"metadata": {"finalizers": None}})
 
 
 def test_late_delete_does_not_hit_another_object(

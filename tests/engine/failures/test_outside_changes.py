@@ -207,27 +207,6 @@ def test_apply_under_our_own_manager_is_noticed(
     assert _substance(api.get(path)) == _substance(before)
 
 
-def test_co_owner_is_ignored_until_it_changes_a_value(
-    stage: Stage, api: Api, audit: AuditTrail
-) -> None:
-    """Who owns our fields along with us disturbs nothing until they say something else."""
-    stage.run(*QUIET.values())
-    path = PATHS["cronjob.batch/c"].format(stage.namespace)
-    before = api.get(path)
-    body = copy.deepcopy(CRON_JOB)
-    api.apply(path, body, by="other", force=True)
-    audit.restart()
-    assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
-    assert writes(audit) == []
-    body["spec"]["schedule"] = "0 4 * * *"
-    api.apply(path, body, by="other", force=True)
-    story = stage.run(*QUIET.values())
-    assert story.exit_code == 4, "they own it now, and alone"
-    story = stage.run(*QUIET.values(), conflicts=Conflicts.FORCE)
-    assert story.outcomes["cronjob.batch/c"] is Outcome.UPDATED
-    assert _substance(api.get(path)) == _substance(before)
-
-
 REWRITES: dict[str, tuple[str, str, str]] = {
     "a field": ("cronjob.batch/c", "/spec/schedule", "0 4 * * *"),
     "a label of a kind without a generation": ("configmap/m", "/metadata/labels/team", "z"),

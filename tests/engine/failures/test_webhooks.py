@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from threading import Event as Flag
 from typing import Any
 
 import pytest
@@ -23,8 +22,7 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY
 from applyprune.values import replace
 from tests.support.api import Api
-from tests.support.fault_proxy import FaultProxy, blind_after_delete, faults, first
-from tests.support.fault_proxy.exchange import Wire
+from tests.support.fault_proxy import FaultProxy, blind_after_delete, faults
 from tests.support.objects import DEPLOYMENT, SECRET, config_map, of_kind
 from tests.support.stage import Stage, on
 from tests.support.waiting import HANG, eventually
@@ -258,16 +256,6 @@ def test_renamed_object_fails_and_is_refused_until_it_is_deleted(
     assert stage.run(*bodies).exit_code == 0
 
 
-def test_check_refuses_a_name_that_a_webhook_changes(plane: Plane, api: Api, stage: Stage) -> None:
-    """Before the first write."""
-    with Webhook(plane, api, stage.namespace, ("CREATE",), change=RENAMED):
-        story = stage.run(config_map("a"), config_map("b"), check=True)
-    assert story.outcomes["configmap/a"] is Outcome.FAILED
-    assert "would be created with the name z" in story.problem("configmap/a")
-    assert _names(api, stage) == {}
-    assert not stage.inventory().exists
-
-
 def _deployment() -> dict[str, Any]:
     body = deepcopy(DEPLOYMENT)
     (container,) = body["spec"]["template"]["spec"]["containers"]
@@ -312,15 +300,6 @@ def test_rewritten_values_are_named_once(
     assert set(unsent.outcomes.values()) == {Outcome.UNCHANGED}
     assert set(compared.outcomes.values()) == {Outcome.UNCHANGED}
     assert warning in compared.warnings
-
-
-def test_rewritten_value_that_is_ignored_is_not_named(plane: Plane, api: Api, stage: Stage) -> None:
-    """Its manifest leaves it to others."""
-    ignored = {"applyprune.dev/ignore-fields": "/data/key"}
-    with Webhook(plane, api, stage.namespace, ("CREATE", "UPDATE"), change=REWRITES):
-        story = stage.run(config_map("a", annotations=ignored))
-    assert story.outcomes == {"configmap/a": Outcome.CREATED}
-    assert story.warnings == []
 
 
 def test_object_is_not_recreated_under_another_name(plane: Plane, api: Api, stage: Stage) -> None:
@@ -403,30 +382,6 @@ def dead_webhook(api: Api, namespace: str, resource: str = "services") -> Iterat
             api("DELETE", f"{CONFIGURATIONS}/dead-{namespace}")
 
 
-def test_dead_webhook_costs_the_budget_once(stage: Stage, api: Api) -> None:
-    """Of many objects, sixteen at a time; each new try is reported once, with its reason."""
-    many = 80
-    with dead_webhook(api, stage.namespace):
-        story = stage.run(*(service(number) for number in range(many)))
-    assert set(story.outcomes.values()) == {Outcome.FAILED}
-    assert len(story.outcomes) == many
-    reports = story.of(RetryReported)
-    assert {one.message for one in reports} == {f"{NAME} does not answer"}
-    tries = [one.tries for one in reports]
-    assert tries == sorted({*tries})
-    assert tries[0] >= 4
-    assert "connection refused" in reports[-1].reason
-    done = story.of(ObjectDone)[0]
-    assert story.events.index(reports[0]) < story.events.index(done)
-    problems = [story.problem(f"service/s{number}") for number in range(many)]
-    tried = [one for one in problems if "tried " in one]
-    refused = [one for one in problems if "the run has used up its time for retries" in one]
-    assert len(tried) + len(refused) == many
-    # Once, and not once for each sixteen: those that come later are not tried again.
-    assert tried
-    assert len(refused) > many / 4
-
-
 def test_run_succeeds_when_the_webhook_answers_in_time(stage: Stage, api: Api) -> None:
     """Also while the run writes its own inventory, which is a ConfigMap."""
     stage.budget = HANG
@@ -437,23 +392,3 @@ def test_run_succeeds_when_the_webhook_answers_in_time(stage: Stage, api: Api) -
     assert story.outcomes == {"service/s0": Outcome.UNCHANGED, "service/s1": Outcome.CREATED}
     assert story.exit_code == 0
     assert {one.what for one in story.of(RetryReported)} == {NAME}
-
-
-def test_silent_server_is_reported_before_the_first_try_has_failed(
-    spoiled: Stage, proxy: FaultProxy
-) -> None:
-    """A try may take 30 seconds."""
-    spoiled.run(config_map("a"))
-    reported = Flag()
-
-    def held(wire: Wire) -> None:
-        assert reported.wait(HANG)
-        wire.reply(wire.forward())
-
-    proxy.rule = first(1, held, where=lambda seen: seen.method == "PATCH")
-
-    spoiled.seen = on(RetryReported, reported.set)
-    story = spoiled.run(config_map("a", value="w"))
-    (report, *_) = story.of(RetryReported)
-    assert (report.message, report.tries) == ("the API server does not answer", 1)
-    assert story.outcomes == {"configmap/a": Outcome.UPDATED}

@@ -189,6 +189,19 @@ def test_chain_of_owners_is_followed(stage: Stage, api: Api) -> None:
     assert "persistentvolumeclaim/data" in story.problem("configmap/owner")
 
 
+def test_data_in_a_pruned_namespace_counts_though_an_object_of_the_set_owns_it(
+    stage: Stage, api: Api, home: str
+) -> None:
+    """An ownerReference makes nobody's claim ours."""
+    inside = config_map("inside", namespace=home)
+    assert stage.run(of_kind("Namespace", home), inside, *STAY).exit_code == 0
+    owner = api.get(f"/api/v1/namespaces/{home}/configmaps/inside")
+    _make(api, home, CLAIM, {**owner, "apiVersion": "v1", "kind": "ConfigMap"})
+    story = stage.run(*STAY, allow_kinds=NAMESPACE)
+    assert story.exit_code == 6, story.events
+    assert f"{home}/persistentvolumeclaim/data" in story.problem(f"namespace/{home}")
+
+
 def test_data_with_another_living_owner_is_not_counted(stage: Stage, api: Api) -> None:
     """Nor with an owner of the set that stays, nor if the propagation orphans what is owned."""
     owner = _applied(stage, api, OWNER, *STAY, config_map("orphaning"))
@@ -224,19 +237,6 @@ def test_owner_without_a_namespace_owns_everywhere(stage: Stage, api: Api, home:
     finally:
         api("DELETE", f"{_path(volume, '')}/pv-{home}")
         stage.run(mode=Mode.DELETE, allow_cascade=frozenset({f"clusterrole/role-{home}"}))
-
-
-def test_data_in_a_pruned_namespace_counts_though_an_object_of_the_set_owns_it(
-    stage: Stage, api: Api, home: str
-) -> None:
-    """An ownerReference makes nobody's claim ours."""
-    inside = config_map("inside", namespace=home)
-    assert stage.run(of_kind("Namespace", home), inside, *STAY).exit_code == 0
-    owner = api.get(f"/api/v1/namespaces/{home}/configmaps/inside")
-    _make(api, home, CLAIM, {**owner, "apiVersion": "v1", "kind": "ConfigMap"})
-    story = stage.run(*STAY, allow_kinds=NAMESPACE)
-    assert story.exit_code == 6, story.events
-    assert f"{home}/persistentvolumeclaim/data" in story.problem(f"namespace/{home}")
 
 
 def test_claim_of_the_input_is_not_collected(stage: Stage, api: Api) -> None:

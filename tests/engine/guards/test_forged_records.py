@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InventoryError
-from applyprune.model.events import Event, ObjectDone, ObjectStatus, Planned
+from applyprune.model.events import ObjectDone, ObjectStatus, Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import MismatchType, Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
@@ -22,7 +22,7 @@ from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.forged import edit_entry, remove_entries
 from tests.support.objects import SERVICE, config_map, of_kind, text
 from tests.support.plane import Kubectl
-from tests.support.stage import Stage, Story
+from tests.support.stage import Stage, Story, on
 
 A, B = config_map("a"), config_map("b")
 ROOTS = "/api/v1/configmaps"
@@ -124,20 +124,6 @@ def test_object_that_the_other_set_lists_is_handed_over(
     assert _searches(proxy) == 2
 
 
-def test_object_taken_during_the_prune_is_handed_over(stage: Stage) -> None:
-    """The delete fails, and the decision that follows reads the other inventory."""
-    stage.run(A, B)
-
-    def seen(event: Event) -> None:
-        if isinstance(event, Planned):
-            assert _other(stage).run(B, adopt=Adopt.ALL).exit_code == 0
-
-    stage.seen = seen
-    story = stage.run(A)
-    assert story.plan.removals[0].request is not None
-    assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
-
-
 @pytest.mark.parametrize("how", ["forbidden", "copied"])
 def test_unreadable_inventory_proves_nothing(
     spoiled: Stage, proxy: FaultProxy, api: Api, how: str
@@ -171,16 +157,6 @@ def test_unreadable_inventory_proves_nothing(
 
 def _is_search(seen: Exchange) -> bool:
     return seen.path == ROOTS and SET_ID in seen.query.get("labelSelector", "")
-
-
-def test_inventory_beside_ours_is_found_without_rights_elsewhere(
-    spoiled: Stage, proxy: FaultProxy
-) -> None:
-    """Where the whole cluster may not be listed."""
-    spoiled.run(A, B)
-    assert _other(spoiled).run(B, adopt=Adopt.ALL).exit_code == 0
-    proxy.rule = always(faults.status(403), where=_is_search)
-    assert spoiled.run(A).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
 
 
 @pytest.mark.holds("unlisted-at-delete")
@@ -236,21 +212,6 @@ def test_look_alikes_elsewhere_do_not_hold_up_a_removal(stage: Stage, api: Api) 
         assert (api.exists(path), api.exists(stage.path("a"))) == (True, False)
 
 
-def test_removed_entries_are_found_where_the_cluster_may_not_be_listed(
-    spoiled: Stage, proxy: FaultProxy, api: Api
-) -> None:
-    """In the namespaces that the annotation still names."""
-    with temporary_namespace(api) as place:
-        there = {"namespace": place}
-        spoiled.run(A, config_map("b", **there))
-        remove_entries(spoiled, api, "b")
-        proxy.rule = always(
-            faults.status(403), where=lambda seen: seen.path == ROOTS and seen.method == "GET"
-        )
-        (warning,) = spoiled.run(A).warnings
-        assert "configmap/b" in warning
-
-
 def test_mark_that_only_the_inventory_has_is_reported(stage: Stage, api: Api) -> None:
     """An apply with the object in the input removes the mark, though nothing else has changed."""
     stage.run(A, B)
@@ -263,15 +224,6 @@ def test_mark_that_only_the_inventory_has_is_reported(stage: Stage, api: Api) ->
     assert not stage.run(A, B).warnings
     assert not stage.check().found
     assert stage.run(A).outcomes["configmap/b"] is Outcome.PRUNED
-
-
-def test_object_that_the_set_did_not_apply_is_found(stage: Stage, api: Api) -> None:
-    """It has the label and the UID, and no Apply entry of the set's manager."""
-    api.create(stage.path(), of_kind("ConfigMap", "b"))
-    stage.run(A, B)
-    api.patch(stage.path("b"), {"metadata": {"managedFields": [{}]}}, by="kubectl-patch")
-    assert stage.check().found == {"configmap/b": MismatchType.NOT_APPLIED}
-    assert stage.repair().outcomes == {}
 
 
 @pytest.mark.holds("unmarked-stays-unmarked")
@@ -345,3 +297,38 @@ def test_values_are_compared_without_any_record(stage: Stage, api: Api) -> None:
     ended = diff("--reapply-all")
     assert ended.code == 1
     assert "theirs" in ended.out
+
+
+def test_removed_entries_are_found_where_the_cluster_may_not_be_listed(
+    spoiled: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """In the namespaces that the annotation still names."""
+    with temporary_namespace(api) as place:
+        there = {"namespace": place}
+        spoiled.run(A, config_map("b", **there))
+        remove_entries(spoiled, api, "b")
+        proxy.rule = always(
+            faults.status(403), where=lambda seen: seen.path == ROOTS and seen.method == "GET"
+        )
+        (warning,) = spoiled.run(A).warnings
+        assert "configmap/b" in warning
+
+
+def test_object_taken_during_the_prune_is_handed_over(stage: Stage) -> None:
+    """The delete fails, and the decision that follows reads the other inventory."""
+    stage.run(A, B)
+
+    stage.seen = on(Planned, lambda: _other(stage).run(B, adopt=Adopt.ALL))
+    story = stage.run(A)
+    assert story.plan.removals[0].request is not None
+    assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
+
+
+def test_inventory_beside_ours_is_found_without_rights_elsewhere(
+    spoiled: Stage, proxy: FaultProxy
+) -> None:
+    """Where the whole cluster may not be listed."""
+    spoiled.run(A, B)
+    assert _other(spoiled).run(B, adopt=Adopt.ALL).exit_code == 0
+    proxy.rule = always(faults.status(403), where=_is_search)
+    assert spoiled.run(A).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY

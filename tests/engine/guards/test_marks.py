@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.events import Event, ReadinessReported
+from applyprune.model.events import Event
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
 from tests.decisions.world import annotated, changed
@@ -144,14 +144,3 @@ def test_unready_object_that_is_left_alone_holds_nothing_back(stage: Stage, api:
     story = stage.run(config_map("a", "new"), never, wait=True)
     assert story.exit_code == 0
     assert stage.status(wait=True).exit_code == 0
-
-
-def test_own_timeout_of_an_object(stage: Stage) -> None:
-    """It ends the wait for it before the timeout of the run."""
-    marks = {"applyprune.dev/timeout": "300ms", "applyprune.dev/ready-when": "false"}
-    story = stage.run(
-        config_map("a"), config_map("b", annotations=marks), wait=True, timeout=3600.0
-    )
-    assert story.exit_code == 5
-    (ready,) = [one for one in story.of(ReadinessReported) if one.problem]
-    assert ready.ref.name == "b"

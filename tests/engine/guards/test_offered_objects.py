@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from applyprune.cluster import inventory_format
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, AdoptFrom, Approval, Conflicts, DryRun, Mode
@@ -288,28 +287,3 @@ def test_forged_offer_gives_no_more_than_an_offer(giver: Stage, taker: Stage, ap
     assert giver.run(config_map("x"), config_map("stays"), siblings=DECIDED).exit_code == 0
     assert "configmap/found" not in giver.listed()
     assert api.exists(giver.path("found"))
-
-
-def test_inventory_of_several_shards_offers_and_takes(
-    giver: Stage, taker: Stage, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one of more than a megabyte."""
-    monkeypatch.setattr(inventory_format, "_PER_SHARD", 8)
-    monkeypatch.setattr(inventory_format, "MAX_TEXT", 4 * 1024)
-    moved = [config_map(f"m-{number:02}") for number in range(20)]
-    stays = [config_map(f"s-{number:02}") for number in range(20)]
-    assert giver.run(*moved, *stays, siblings=DECIDED, max_prune=Stage.most(2)).exit_code == 0
-
-    def found() -> list[str]:
-        return [api.get(giver.path(one["metadata"]["name"]))["metadata"]["uid"] for one in moved]
-
-    before = found()
-    assert giver.run(*stays, siblings=WAITS).exit_code == 0
-    assert len(offers(giver)) == len(moved)
-    assert taker.run(*moved, config_map("own"), siblings=DECIDED).exit_code == 0
-    assert giver.run(*stays, siblings=DECIDED).exit_code == 0
-    assert giver.listed() == {f"configmap/{one['metadata']['name']}" for one in stays}
-    assert len(taker.inventory().entries) == len(moved) + 1
-    names = [one["metadata"]["name"] for one in api.get(taker.path())["items"]]
-    assert len([name for name in names if name.startswith("applyprune-b.")]) > 1
-    assert found() == before

@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, Conflicts, PruneAlso
+from applyprune.model.options import Adopt, Conflicts
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.api import Api
 from tests.support.command import applyprune
@@ -82,18 +82,6 @@ def test_repair_writes_the_annotation_only_if_told(stage: Stage, api: Api) -> No
     assert stage.run(*map(config_map, "ab")).outcomes["configmap/c"] is Outcome.PRUNED
 
 
-def test_repair_records_a_copied_label_as_adopted(stage: Stage, api: Api) -> None:
-    """With our field manager's name, which is free text."""
-    stage.run(*map(config_map, "ab"))
-    forged = config_map("forged", labels={PART_OF: stage.target.id})
-    api.apply(stage.path("forged"), forged, by=stage.target.manager)
-    assert stage.repair().exit_code == 0
-    assert "configmap/forged" in stage.listed()
-    story = stage.run(*map(config_map, "ab"))
-    assert story.outcomes["configmap/forged"] is Outcome.ORPHANED
-    assert api.exists(stage.path("forged"))
-
-
 def test_moved_object_is_owned_by_its_new_set(stage: Stage, api: Api) -> None:
     """The annotation moves together with the label."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
@@ -129,15 +117,6 @@ def test_apply_after_the_take_over_does_not_hide_it(stage: Stage, api: Api) -> N
         assert stage.run(config_map("a"), body, config_map("c")).exit_code == 0
     assert stage.run(*map(config_map, "ac")).outcomes["configmap/b"] is Outcome.ORPHANED
     assert api.exists(stage.path("b"))
-
-
-def test_tool_that_was_left_behind_is_no_owner(stage: Stage, api: Api) -> None:
-    """Its marks outlive it: they were there at the set's last apply already."""
-    api.create(stage.path(), config_map("b", annotations=RELEASE), by="helm2")
-    stage.run(*map(config_map, "ab"), adopt=Adopt.ALL)
-    story = stage.run(config_map("a"), also=frozenset({PruneAlso.ADOPTED}))
-    assert story.outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(stage.path("b"))
 
 
 REST = tuple(config_map(f"rest-{number}") for number in range(4))

@@ -13,7 +13,6 @@ from applyprune.model.options import Approval, DryRun, Mode
 from applyprune.values import replace
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.command import applyprune
-from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import config_map
 from tests.support.stage import Stage
 
@@ -228,27 +227,6 @@ def test_refused_prune_and_recreation_are_approved_together(stage: Stage, api: A
     assert (done.exit_code, done.refusal) == (0, "")
     assert done.outcomes["configmap/fixed"] is Outcome.RECREATED
     assert stage.listed() == {"configmap/fixed"}
-
-
-def test_deletion_that_the_server_denies_is_not_foreseen(
-    stage: Stage, spoiled: Stage, proxy: FaultProxy
-) -> None:
-    """No dry run deletes: the others go, and the next plan asks for this one alone."""
-    stage.run(A, B, C)
-    ask = {"approval": Approval.PRUNE, "check": True, "apply_anyway": True}
-    digest = stage.run(A, **ask).deletions
-    denied = faults.status(403, reason="Forbidden", message="denied by a policy")
-    proxy.rule = always(
-        denied, where=lambda seen: seen.method == "DELETE" and seen.path.endswith("/b")
-    )
-    story = spoiled.run(A, **ask, approved=digest)
-    assert (story.deletions, story.plan.needs_approval) == (digest, "")
-    assert "denied by a policy" in story.problem("configmap/b")
-    assert stage.listed() == {"configmap/a", "configmap/b"}
-    left = stage.run(A, **ask).deletions
-    assert left != digest
-    assert stage.run(A, **ask, approved=left).exit_code == 0
-    assert stage.listed() == {"configmap/a"}
 
 
 @pytest.mark.holds("unplanned-recreation")

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from applyprune.errors import EmptyInput, InventoryError, UsageError
-from applyprune.model.events import Explanation, Waiting
+from applyprune.model.events import Explanation
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import SECRET, config_map, of_kind
-from tests.support.other_run import take_from_elsewhere
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.workloads import PLAYED, Puppets, workload
@@ -60,15 +59,6 @@ def test_explain_says_what_holds_the_whole_run(stage: Stage, api: Api) -> None:
     assert "--max-prune 4" in few.reasons[0]
     assert stage.run(config_map("new")).exit_code == 6
     assert stage.listed() == {f"configmap/{name}" for name in "abcd"}
-
-
-def test_explain_waits_for_no_other_run(stage: Stage) -> None:
-    """It shows what is recorded now."""
-    stage.run(config_map("a"))
-    take_from_elsewhere(stage)
-    story = stage.explain("configmap/a", config_map("a"))
-    assert not any(isinstance(one, Waiting) for one in story.events)
-    assert story.explanation.verdict.startswith("Nothing would be sent")
 
 
 def test_explain_refuses_what_a_run_refuses(stage: Stage, api: Api) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InventoryLocked, UsageError
-from applyprune.model.events import ObjectDone
+from applyprune.model.events import ObjectDone, Waiting
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun
@@ -132,22 +133,6 @@ def test_move_of_everything_removes_the_inventory(stage: Stage, shop: Stage, api
     assert not api.exists(_path(stage, stage.target.inventory.name))
     assert shop.listed() == {"configmap/a", "configmap/b"}
     assert shop.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-
-
-def test_move_reaches_an_inventory_in_another_namespace(
-    stage: Stage, abroad: Stage, api: Api
-) -> None:
-    """The objects stay where they are."""
-    stage.run(config_map("a"), config_map("b"), SERVICE)
-    uid = _metadata(api, stage, "b")["uid"]
-    assert stage.move(abroad, "configmap/b", "service/web").exit_code == 0
-    assert _metadata(api, stage, "b")["uid"] == uid
-    _belongs(api, stage, "b", abroad)
-    assert abroad.listed() == {"configmap/b", "service/web"}
-    there = config_map("b", namespace=stage.namespace)
-    story = abroad.run(there)
-    assert story.outcomes == {"configmap/b": Outcome.UNCHANGED, "service/web": Outcome.PRUNED}
-    assert stage.run(config_map("a")).outcomes == {"configmap/a": Outcome.UNCHANGED}
 
 
 # What happened to it, the outcome, the reason, whether the source still lists it.
@@ -367,29 +352,25 @@ def test_rejected_move_leaves_the_object_in_the_old_set(
     assert shop.listed() == {"configmap/b", "configmap/c"}
 
 
-def test_simultaneous_moves_end_in_time(stage: Stage, shop: Stage) -> None:
-    """Each is done, or has lost the race and is done after a retry; none waits indefinitely."""
-    stage.run(*(config_map(f"a-{number}") for number in range(3)))
-    shop.run(*(config_map(f"b-{number}") for number in range(3)))
-    for number in range(2):
-        moves = [(stage, shop, f"configmap/a-{number}"), (shop, stage, f"configmap/b-{number}")]
-        with ThreadPoolExecutor(2) as pool:
-            ends = [pool.submit(_try_to_move, *one) for one in moves]
-        done = [end.result(HANG) for end in ends]
-        assert any(done)
-        for one, ended in zip(moves, done, strict=True):
-            assert ended or _try_to_move(*one)
-    left = {f"configmap/{one}" for one in ("a-2", "b-0", "b-1")}
-    assert stage.listed() == left
-    assert shop.listed() == {f"configmap/{one}" for one in ("b-2", "a-0", "a-1")}
-
-
-def _try_to_move(source: Stage, target: Stage, name: str) -> bool:
-    """Return whether the move was done; a lost race is the only other end."""
-    try:
-        return source.move(target, name, lock_timeout=300.0).exit_code == 0
-    except InventoryLocked:
-        return False
+def test_opposite_moves_take_turns(
+    stage: Stage, shop: Stage, spoiled: Stage, proxy: FaultProxy
+) -> None:
+    """The second waits for the first, which holds both sets, and then has its way."""
+    stage.run(config_map("a"), config_map("b"))
+    shop.run(config_map("c"), config_map("d"))
+    pause, waits = faults.Pause(), threading.Event()
+    proxy.rule = first(1, pause, where=_patches)
+    shop.seen = lambda event: waits.set() if isinstance(event, Waiting) else None
+    with ThreadPoolExecutor(2) as pool:
+        there = pool.submit(spoiled.move, shop, "configmap/b")
+        assert pause.reached.wait(HANG)
+        back = pool.submit(shop.move, stage, "configmap/c", lock_timeout=300.0)
+        assert waits.wait(HANG)
+        pause.go_on.set()
+        assert there.result(HANG).outcomes == {"configmap/b": Outcome.MOVED}
+        assert back.result(HANG).outcomes == {"configmap/c": Outcome.MOVED}
+    assert stage.listed() == {"configmap/a", "configmap/c"}
+    assert shop.listed() == {"configmap/b", "configmap/d"}
 
 
 def test_move_waits_for_the_run_with_either_lock(stage: Stage, shop: Stage) -> None:

@@ -18,7 +18,6 @@ from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map, of_kind
-from tests.support.plane import Kubectl
 from tests.support.stage import Stage
 
 OWNED = Ownership.OWNED
@@ -139,18 +138,6 @@ def test_object_is_adopted_as_owned(stage: Stage, api: Api) -> None:
     assert not stage.check().found
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
     assert stage.run(*map(config_map, "ab")).outcomes["configmap/theirs"] is Outcome.PRUNED
-
-
-def test_object_that_kubectl_has_applied_is_adopted_as_owned(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """What kubectl has declared becomes the set's own, so kubectl does not run it any more."""
-    body = config_map("theirs")
-    kubectl("apply", "-n", stage.namespace, "-f", "-", stdin=json.dumps(body))
-    kubectl("apply", "--server-side", "-n", stage.namespace, "-f", "-", stdin=json.dumps(body))
-    assert stage.run(body, config_map("a"), adopt_as=OWNED).exit_code == 0
-    assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
-    assert stage.run(config_map("a")).outcomes["configmap/theirs"] is Outcome.PRUNED
 
 
 @pytest.mark.parametrize(

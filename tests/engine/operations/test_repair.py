@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -88,21 +87,6 @@ def test_restored_object_stays_listed(stage: Stage, api: Api) -> None:
     assert not stage.check().found
     story = stage.run(config_map("a"), config_map("c"))
     assert story.outcomes["configmap/b"] is Outcome.ORPHANED
-
-
-def test_object_with_two_owners_is_found(stage: Stage, api: Api) -> None:
-    """The label decides: the set whose label is gone takes it off its list, the other keeps it."""
-    other = Stage(stage.kubeconfig, stage.namespace, name="other")
-    stage.run(config_map("a"), config_map("shared"))
-    other.run(config_map("b"))
-    both = {**other.inventory().entries, **stage.inventory().entries}
-    del both[next(ref for ref in both if ref.name == "a")]
-    other.rewrite(entries=both)
-    assert other.check().found == {"configmap/shared": MismatchType.TWO_OWNERS}
-    assert not stage.check().found
-    assert other.repair().outcomes == {"configmap/shared": Outcome.REPAIRED}
-    assert other.listed() == {"configmap/b"}
-    assert api.exists(stage.path("shared"))
 
 
 def test_missing_inventory_is_rebuilt(stage: Stage, api: Api) -> None:
@@ -247,21 +231,6 @@ def test_repair_does_not_lose_kinds_it_cannot_list(
     assert stage.listed() == {"configmap/a"}
     # What was not seen then is found by its marks when it can be.
     assert stage.check().found == {"serviceaccount/account": MismatchType.UNLISTED}
-
-
-def test_repair_reports_many_unlistable_kinds_in_one_line(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy
-) -> None:
-    """Else somebody with few rights reads sixty lines that all say the same."""
-    stage.run(config_map("a"))
-    proxy.rule = always(
-        faults.status(403, reason="Forbidden", message="no"),
-        where=lambda seen: seen.path.count("/") > 2 and "/configmaps" not in seen.path,
-    )
-    told = _unseen(spoiled.check())
-    assert len(told) == 2, told
-    assert told[1].endswith("the list of kinds is not proved: no")
-    assert re.search(r"apiservices\S+, \S+, \S+ and \d\d more kinds: no$", told[0]), told
 
 
 def test_repair_of_a_complete_inventory_works_with_partial_sight(
