@@ -17,6 +17,7 @@ import pytest
 from applyprune import load
 from applyprune.errors import EmptyInput, InputError, InputErrors
 from applyprune.model.fate import Fate
+from applyprune.model.live import Resource
 from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import Guard
 from tests.decisions.rows import Row, decide, rows
@@ -214,6 +215,8 @@ def test_printed_options_allow_exactly_the_refused_prune(row: Row, mode: Mode) -
 
 ROLE = of_kind("Role", "App.Reader", rules=[])
 ROLE_NAME = "role.rbac.authorization.k8s.io/App.Reader"
+CUSTOM = Resource("x.example.com", "v1", "ConfigMap", "configmaps", namespaced=True)
+TWIN, TWIN_NAME = of_kind("ConfigMap", "a", api="x.example.com/v1"), "configmap.x.example.com/a"
 PRUNES = (("apply", Mode.APPLY, [A]), ("prune", Mode.PRUNE, [A]), ("delete", Mode.DELETE, None))
 ORPHANS = {
     **{
@@ -240,6 +243,16 @@ ORPHANS = {
         )
         for verb, mode, _ in PRUNES[:2]
     },
+    "a name of two kinds": Row(
+        [A, B, TWIN], given=[B], options={"orphan": {"configmap/a"}}, served=[CUSTOM],
+        fates={"configmap/a": Fate.ORPHAN, TWIN_NAME: Fate.PRUNE},
+        warns=[f"could also match {TWIN_NAME}"], never="no server serves such a kind",
+    ),
+    "a name of two kinds, with its group": Row(
+        [A, B, TWIN], given=[B], options={"orphan": {TWIN_NAME}}, served=[CUSTOM],
+        fates={"configmap/a": Fate.PRUNE, TWIN_NAME: Fate.ORPHAN},
+        never="no server serves such a kind",
+    ),
     "one goes, one is gone long ago": Row(
         [A, B], given=[A], options={"orphan": {"configmap/gone", "configmap/b"}},
         fates={"configmap/b": Fate.ORPHAN},
@@ -247,6 +260,7 @@ ORPHANS = {
 }  # fmt: skip
 
 
+@pytest.mark.holds("name-in-group", row="a name of two kinds, with its group")
 @rows(ORPHANS)
 def test_orphan_option_matches_objects_by_name(row: Row) -> None:
     """The whole prune is refused for a name that matches nothing, but where nothing is pruned."""

@@ -269,7 +269,8 @@ def test_server_warning_is_in_every_format_once_with_file_and_line(
 ) -> None:
     """The dry run and the apply give it, and two objects the same; a Secret's value is in none.
 
-    Nor is it in a refusal, in a dry run and in the apply.
+    Nor is it in a refusal, in a dry run and in the apply. Slow: the server takes policies into use
+    after seconds.
     """
     restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "restricted"}}}
     api.patch(f"/api/v1/namespaces/{namespace}", restricted)

@@ -25,7 +25,7 @@ def test_reading_verbs_write_nothing(
 ) -> None:
     """Whatever stands in their way: objects to adopt, take over, recreate, prune and create.
 
-    It takes long because each verb is one process.
+    Slow: each verb is one process.
     """
     stage = Stage(plane.kubeconfig, namespace)
     fixed = {**config_map("fixed"), "immutable": True}

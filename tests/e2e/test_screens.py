@@ -186,7 +186,10 @@ def test_screen_matches_its_golden_file(
     kubectl: Kubectl,
     golden: SnapshotAssertion,
 ) -> None:
-    """At both widths, while it runs and at its end, and in a file."""
+    """At both widths, while it runs and at its end, and in a file.
+
+    Slow: the scenes last as long as a user would see them.
+    """
     with ExitStack() as stack:
         _by_others(plane, desks, scene.setup)
         _let_ask(desks, asks=False)
@@ -228,7 +231,10 @@ def test_screen_matches_its_golden_file(
 def test_demo_matches_its_golden_file(
     binaries: Binaries, tmp_path: Path, golden: SnapshotAssertion
 ) -> None:
-    """From its first command to its end, which fit a screen of 65 lines with those before."""
+    """From its first command to its end, which fit a screen of 65 lines with those before.
+
+    Slow: the demo starts a control plane.
+    """
     assert binaries.program.exists()
     with Terminal(80, tmp_path, {}, rows=70) as terminal:
         terminal.type("applyprune demo; echo $?")

@@ -31,7 +31,10 @@ def source(tmp_path: Path, components: Components) -> Iterator[FollowedSource]:
 def test_source_is_followed_changed_gone_and_back(
     source: FollowedSource, plane: Plane, kubectl: Kubectl, namespace: str
 ) -> None:
-    """A source that is gone prunes nothing: that is the file's own doing, never the server's."""
+    """A source that is gone prunes nothing: that is the file's own doing, never the server's.
+
+    Slow: it is ten processes.
+    """
 
     def run(*verb: str) -> Ended:
         given = ("-f", source.address, "-n", namespace)

@@ -130,7 +130,8 @@ def test_api_service_is_broken_before_the_first_run(
 ) -> None:
     """An unrelated set is applied, pruned and deleted as if the APIService did not exist.
 
-    Only the contents of a Namespace cannot be counted any more.
+    Only the contents of a Namespace cannot be counted any more. Slow: a server looks at a new
+    APIService after seconds.
     """
     _break(poisoned, names.broken)
     bodies = (config_map("a"), SERVICE, DEPLOYMENT, names.crd(), names.foo("f"), names.home)

@@ -60,7 +60,10 @@ NOT_DONE = {Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED}
 def test_reply_of_a_dry_run_is_not_success(
     plane: Plane, api: Api, proxy: FaultProxy, tmp_path: Any, name: str
 ) -> None:
-    """To any write of a run."""
+    """To any write of a run.
+
+    Slow: each write is spoiled in a new namespace.
+    """
     law = Law(plane, api, proxy, proxy.kubeconfig(tmp_path), SCENARIOS[name])
     for number in range(law.writes()):
         law.holds(number, DRY)
@@ -69,7 +72,10 @@ def test_reply_of_a_dry_run_is_not_success(
 def test_reply_that_lacks_a_field_is_not_believed(
     plane: Plane, api: Api, proxy: FaultProxy, tmp_path: Any
 ) -> None:
-    """The short form: one field for each write, in turn."""
+    """The short form: one field for each write, in turn.
+
+    Slow: each write is spoiled in a new namespace.
+    """
     law = Law(plane, api, proxy, proxy.kubeconfig(tmp_path), SCENARIOS["recreate"])
     for number, spoil in zip(range(law.writes()), itertools.cycle(SPOILS[1:]), strict=False):
         law.holds(number, spoil)

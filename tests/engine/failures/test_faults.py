@@ -99,7 +99,10 @@ def test_inventory_write_with_a_lost_reply_is_recognised(spoiled: Stage, proxy: 
 def test_server_lost_in_mid_run_leaves_a_state_that_converges(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """Whatever had been sent is recorded."""
+    """Whatever had been sent is recorded.
+
+    Slow: the next run takes the lock when its lease of five seconds is over.
+    """
     spoiled.budget = 0.3
     seen: list[int] = []
 
@@ -126,7 +129,8 @@ def test_kind_in_outdated_discovery_is_counted_again(
 ) -> None:
     """Discovery follows the delete of a CRD by seconds: its lists answer a text 404 till then.
 
-    Met with kube-prometheus: the Namespace, counted right after its CRDs went, was refused.
+    Met with kube-prometheus: the Namespace, counted right after its CRDs went, was refused. Slow:
+    the controllers of the plane empty the Namespace.
     """
     room = f"{spoiled.namespace}-room"
     deleted: list[int] = []
@@ -177,6 +181,7 @@ def test_lost_inventory_is_not_taken_for_a_new_set(
     """Neither by the kind of the input that cannot be listed, nor by another one."""
     spoiled.run(A, SERVICE)
     path = _lose_inventory(spoiled, api)
+    spoiled.budget = 0.3
     proxy.rule = _lists(plural, BROKEN)
     with pytest.raises(Unavailable, match="the set web has no inventory") as caught:
         spoiled.run(*([A] if mode is Mode.APPLY else []), mode=mode)
@@ -192,6 +197,7 @@ def test_delete_of_a_set_that_does_not_exist_names_what_ends_it(
     spoiled: Stage, proxy: FaultProxy
 ) -> None:
     """Of no kind that can be listed is there an object; the warning names what was not searched."""
+    spoiled.budget = 0.3
     proxy.rule = _lists("roles", BROKEN)
     with pytest.raises(Unavailable, match="the set web has no inventory") as caught:
         spoiled.run(mode=Mode.DELETE)
@@ -209,6 +215,7 @@ def test_partial_search_deletes_no_lost_set(spoiled: Stage, proxy: FaultProxy, a
     """One of its objects is found: then the inventory is rebuilt first."""
     spoiled.run(A, SERVICE)
     _lose_inventory(spoiled, api)
+    spoiled.budget = 0.3
     proxy.rule = _lists("services", BROKEN)
     with pytest.raises(Unavailable, match="the set web has no inventory") as caught:
         spoiled.run(mode=Mode.DELETE, allow_partial=True)

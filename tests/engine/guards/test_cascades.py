@@ -71,7 +71,10 @@ def test_contents_made_by_hand_save_a_namespace(
 
 
 def test_contents_made_by_the_control_plane_save_nothing(stage: Stage, api: Api, home: str) -> None:
-    """The ServiceAccount of every namespace, and the EndpointSlice of a Service of the set."""
+    """The ServiceAccount of every namespace, and the EndpointSlice of a Service of the set.
+
+    Slow: the controllers of the plane make both, and empty the Namespace.
+    """
     bodies = (config_map("a"), config_map("b"))
     service = {**SERVICE, "metadata": {"name": "web", "namespace": home}}
     assert stage.run(of_kind("Namespace", home), service, *bodies).exit_code == 0

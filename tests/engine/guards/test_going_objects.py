@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.fate import Fate
 from applyprune.model.options import DryRun
 from tests.support.api import Api
 from tests.support.objects import CLAIM, config_map, of_kind
@@ -82,23 +81,3 @@ def test_deleted_namespace_holds_no_apply(stage: Stage, api: Api, home: str) -> 
     finally:
         _free(api, f"{_maps(home)}/theirs")
     assert _applied(stage, api) == {"key": "new"}
-
-
-def test_deleted_contents_save_no_namespace(stage: Stage, api: Api, home: str) -> None:
-    """They go whatever the set does; what nobody has deleted still counts."""
-    namespace = of_kind("Namespace", home)
-    assert stage.run(namespace, *AB).exit_code == 0
-    api.create(_maps(home), config_map("held", **HELD))
-    api.create(_maps(home), config_map("theirs"))
-    _delete(api, f"{_maps(home)}/held")
-    allowed = frozenset({"namespace"})
-    story = stage.run(*AB, allow_kinds=allowed)
-    assert story.exit_code == 6, story.events
-    assert f"cascade-delete 1 object that must stay\n    {home}/" in (
-        told := story.problem(f"namespace/{home}")
-    )
-    assert told.count("configmap/theirs") == 1
-    assert api("DELETE", f"{_maps(home)}/theirs")[0] == 200
-    story = stage.run(*AB, allow_kinds=allowed, dry_run=DryRun.CLIENT)
-    (step,) = story.plan.removals
-    assert (step.fate, step.cascade) == (Fate.PRUNE, ())

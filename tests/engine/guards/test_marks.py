@@ -7,7 +7,7 @@ import pytest
 from applyprune.model.events import Event
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
-from tests.decisions.world import annotated, changed
+from tests.decisions.world import annotated
 from tests.support.api import Api
 from tests.support.objects import config_map
 from tests.support.run_rows import RunRow
@@ -26,36 +26,12 @@ STORIES = {
         live={"configmap/b": B, "configmap/n": None},
         listed=frozenset({"configmap/a", "configmap/b"}),
     ),
-    "an object is created once": RunRow(
-        applied=[A, config_map("b", annotations=ONCE)],
-        others=[changed("configmap/b", {"data": {"key": "hand"}})],
-        given=[A, config_map("b", "new", annotations=ONCE)],
-        options={"reapply_all": True},
-        live={"configmap/b": {"data": {"key": "hand"}}},
-        listed=frozenset({"configmap/a", "configmap/b"}),
-    ),
     "an object of the set shall only exist": RunRow(
         applied=[A, B],
         given=[A, config_map("b", annotations=EXISTS)],
         outcomes={"configmap/b": Outcome.ORPHANED},
         live={"configmap/b": {"metadata": {"labels": None}}},
         listed=frozenset({"configmap/a"}),
-    ),
-    "a live object is marked": RunRow(
-        applied=[A, B],
-        others=[annotated("configmap/b", LEFT_OUT)],
-        given=[A, NEW],
-        outcomes={"configmap/b": Outcome.SKIPPED},
-        live={"configmap/b": B},
-        listed=frozenset({"configmap/a", "configmap/b"}),
-    ),
-    "a marked object has left the input": RunRow(
-        applied=[A, B],
-        others=[annotated("configmap/b", LEFT_OUT)],
-        given=[A],
-        outcomes={"configmap/b": Outcome.NOT_PRUNED},
-        live={"configmap/b": B},
-        listed=frozenset({"configmap/a", "configmap/b"}),
     ),
     "an object is marked after the plan": RunRow(
         applied=[FIXED],

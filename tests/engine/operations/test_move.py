@@ -240,23 +240,6 @@ def _has_narrowed(api: Api, stage: Stage, shop: Stage) -> None:
     _belongs(api, stage, "b", shop)
 
 
-def test_old_set_ignores_moved_objects(stage: Stage, shop: Stage, api: Api) -> None:
-    """Without the object all is unchanged; with it still in the input, it is refused."""
-    stage.run(config_map("a"), config_map("b"), SERVICE)
-    stage.move(shop, "configmap/b")
-    before = _everything(api, stage)
-    assert stage.run(config_map("a"), SERVICE).outcomes == {
-        "configmap/a": Outcome.UNCHANGED,
-        "service/web": Outcome.UNCHANGED,
-    }
-    assert _everything(api, stage) == before
-    story = stage.run(config_map("a"), config_map("b", "other"))
-    assert story.outcomes == {"configmap/b": Outcome.FAILED, "service/web": Outcome.NOT_PRUNED}
-    assert "belongs to another set" in story.problem("configmap/b")
-    assert stage.listed() == {"configmap/a", "service/web"}
-    assert api.get(_path(stage, "b"))["data"] == {"key": "v"}
-
-
 def test_move_keeps_ownership_as_it_was(stage: Stage, shop: Stage, api: Api) -> None:
     """Whether the new set has applied them meanwhile or not."""
     # Under a manager of its own: what kubectl's has would become ours at the adoption.

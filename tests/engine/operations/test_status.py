@@ -151,29 +151,6 @@ def test_status_shows_changes_by_others(stage: Stage, api: Api) -> None:
     assert {name: one.drift for name, one in standings(look(stage)).items()} == known
 
 
-def test_status_compares_values_without_a_manifest(stage: Stage) -> None:
-    """It knows a value that somebody has changed from one that the server has completed."""
-    limited = deployment()
-    limited["metadata"]["name"] = "limited"
-    (container,) = limited["spec"]["template"]["spec"]["containers"]
-    container["resources"] = {"limits": {"cpu": "1000m"}}
-    complete = deployment()
-    complete["spec"]["template"]["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
-    for one in (limited, complete):
-        one["spec"]["selector"] = {"matchLabels": {"app": one["metadata"]["name"]}}
-        one["spec"]["template"]["metadata"]["labels"] = {"app": one["metadata"]["name"]}
-        # The server drops the ownership of an empty map with the next write.
-        del one["metadata"]["annotations"]
-    bodies = (config_map("a", labels={"x": "y"}), SERVICE, SECRET, complete)
-    assert stage.run(*bodies, limited).exit_code == 0
-    events = look(stage, values=True)
-    drifted = {name: one.drifted for name, one in standings(events).items()}
-    # The server has rewritten 1000m: the inventory knows what it has stored instead.
-    assert set(drifted.values()) == {False}
-    assert "deployment.apps/limited" in drifted
-    assert [event for event in events if isinstance(event, WarningRaised)] == []
-
-
 DEFAULTED = of_kind(
     "NetworkPolicy", "web", spec={"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]}
 )

@@ -91,17 +91,6 @@ def test_status_names_the_pod_and_its_last_warnings(
     assert sorted(lists) == ["deployments", "events", "pods", "replicasets"]
 
 
-def test_status_names_a_missing_claim(stage: Stage) -> None:
-    """The scheduler's own words do not always say which claim it is."""
-    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    stage.run(workload("StatefulSet", pods={"volumes": [volume]}))
-
-    def told() -> str:
-        return of(stage.status(), "statefulset.apps/web").readiness.message
-
-    eventually(lambda: "persistentvolumeclaim/data does not exist" in told(), lambda: "the claim")
-
-
 def test_refused_reads_are_reported_and_are_no_error(
     stage: Stage, puppets: Puppets, plane: Plane, api: Api, tmp_path: Path
 ) -> None:
