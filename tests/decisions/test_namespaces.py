@@ -83,3 +83,20 @@ DEFAULTS = {
 def test_object_that_a_controller_makes_in_a_new_namespace_is_adopted(row: Row) -> None:
     """It would exist without the set too."""
     row.holds()
+
+
+# A namespace that a manifest gives to an object in cluster scope.
+
+ROLE = of_kind("ClusterRole", "home-reader", rules=[])
+SCOPES = {
+    "it is added": Row([A, ROLE], given=[A, {**ROLE, "metadata": {"name": "home-reader",
+        "namespace": HOUSE}}]),
+    "it is removed": Row([A, {**ROLE, "metadata": {"name": "home-reader", "namespace": HOUSE}}],
+        given=[A, ROLE]),
+}  # fmt: skip
+
+
+@rows(SCOPES)
+def test_object_in_cluster_scope_is_one_object_in_each_namespace(row: Row) -> None:
+    """It is not pruned, then or later."""
+    row.holds()

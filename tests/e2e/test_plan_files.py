@@ -12,7 +12,6 @@ from tests.support.accounts import kubeconfig_as, rule
 from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.desk import NAMES
-from tests.support.pseudo_terminal import ANSWER
 from tests.support.waiting import next_second
 
 if TYPE_CHECKING:
@@ -137,18 +136,3 @@ def test_plan_without_check_needs_only_the_right_to_read(desk: Desk, audit: Audi
         assert (shown.code, shown.out.count("not checked by the server")) == (code, 1)
     assert {event["verb"] for event in audit.ours()} <= {"get", "list"}
     assert desk.call("apply", "--plan", out, **NEXT).code == 0
-
-
-def test_plan_file_is_shown_and_asked_about(desk: Desk, file: Path, audit: AuditTrail) -> None:
-    """As any apply; nothing is written before the answer."""
-    call = desk.line("apply", "--plan", file, **NEXT)
-    audit.restart()
-    with desk.on_terminal(*call) as terminal:
-        asked = terminal.read_until(ANSWER)
-        assert writes(audit) == []
-        terminal.type("y\n")
-        assert terminal.ended() == 0
-    assert asked.startswith(f"web in namespace {desk.namespace}, context {desk.plane.name} (")
-    assert "configmap/a0    would be updated\n" in asked
-    assert "configmap/a8    would be pruned\n" in asked
-    assert desk.there() == NEXT

@@ -6,6 +6,7 @@ of one state. Which of them a run sends is a decision; here the server answers e
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from applyprune.cluster.transport import Transport
 from applyprune.errors import ApiError, ApplypruneError, Conflict, Invalid, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, Resource
+from applyprune.model.options import Propagation
 from applyprune.model.plan import (
     CREATE_ONLY,
     ApplyRequest,
@@ -26,7 +28,7 @@ from applyprune.model.plan import (
     Precondition,
 )
 from applyprune.values import packed
-from tests.support.fault_proxy import Fault, FaultProxy, faults, first
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, faults, first
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
@@ -235,3 +237,40 @@ def test_error_of_the_server_is_not_tried_again(
     error = _sent(site, client, write, faults.status(500, reason="InternalError"))
     assert isinstance(error, ApiError)
     assert not _is_done(site, write)
+
+
+# A gateway may drop the body of a DELETE (RFC 9110, section 9.3.5): its query must say it all.
+
+OTHER_UID = "00000000-0000-4000-8000-000000000000"
+
+
+def _without_body(seen: Exchange) -> None:
+    if seen.method == "DELETE":
+        seen.body = b""
+
+
+@pytest.mark.holds("query-uid", row="the UID")
+@pytest.mark.holds("query-version", row="the version")
+@pytest.mark.parametrize("wrong", ["the UID", "the version"])
+def test_delete_without_its_body_demands_the_same(
+    site: Site, client: KubernetesClient, wrong: str
+) -> None:
+    """kube-apiserver then reads the options in the query."""
+    site.proxy.before_forward = _without_body
+    metadata = site.read["metadata"]
+    uid = OTHER_UID if wrong == "the UID" else metadata["uid"]
+    version = "1" if wrong == "the version" else metadata["resourceVersion"]
+    with pytest.raises(Conflict):
+        client.delete(DeleteRequest(MAPS, site.ref, Precondition(uid, version)))
+    assert site.live() == site.read
+
+
+@pytest.mark.holds("query-propagation")
+def test_delete_without_its_body_treats_dependents_as_asked(
+    site: Site, client: KubernetesClient
+) -> None:
+    """By default the server would delete the dependents."""
+    site.proxy.before_forward = _without_body
+    client.delete(DeleteRequest(MAPS, site.ref, site.precondition(), Propagation.ORPHAN))
+    (reply,) = (json.loads(seen.reply) for seen in site.proxy.exchanges if seen.method == "DELETE")
+    assert reply["metadata"].get("finalizers") == ["orphan"]

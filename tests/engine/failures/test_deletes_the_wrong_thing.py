@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 
 from applyprune.localplane import Plane
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import DryRun, Mode, PruneAlso
+from applyprune.model.options import DryRun, PruneAlso
 from applyprune.planning.applyset import PART_OF
 from applyprune.values import replace
 from tests.support.api import Api
@@ -134,22 +133,6 @@ def test_wait_for_delete_hangs_because_name_was_recreated(
     assert api.get(spoiled.path("b"))["data"] == {"mine": "1"}
 
 
-def test_scope_confusion(stage: Stage, api: Api) -> None:
-    """A namespace added to, and removed from, a cluster-scoped object: one object, never pruned."""
-    name = f"reader-{stage.namespace}"
-    role: dict[str, Any] = of_kind("ClusterRole", name, rules=[])
-    scoped = {**role, "metadata": {"name": name, "namespace": stage.namespace}}
-    path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"
-    stage.run(role)
-    uid = api.get(path)["metadata"]["uid"]
-    for body in (scoped, role):
-        assert stage.run(body).outcomes == {
-            f"clusterrole.rbac.authorization.k8s.io/{name}": Outcome.UNCHANGED
-        }
-    assert api.get(path)["metadata"]["uid"] == uid
-    stage.run(mode=Mode.DELETE)
-
-
 def test_aggregated_api_ignores_label_selector(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
@@ -233,22 +216,6 @@ def test_backup_restore_or_cluster_clone_gives_every_object_a_new_uid(
     # The user has said what they were: created by this set.
     story = there.run(config_map("a"), max_prune=stage.most(2))
     assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED), story.events
-
-
-def test_every_uid_differs_though_the_inventory_is_the_same(stage: Stage, api: Api) -> None:
-    """Only the objects were restored: that is seen by their UIDs, all of which are others."""
-    stage.run(*(config_map(name) for name in "abc"))
-    for name in "abc":
-        item = api.get(stage.path(name))
-        assert api("DELETE", stage.path(name))[0] == 200
-        for key in ("uid", "resourceVersion", "creationTimestamp"):
-            del item["metadata"][key]
-        api.create(stage.path(), item)
-    assert stage.run(config_map("a")).exit_code == 6
-    assert api.exists(stage.path("b"))
-    assert stage.repair(Ownership.OWNED).exit_code == 0
-    story = stage.run(config_map("a"), max_prune=stage.most(2))
-    assert story.outcomes["configmap/b"] is Outcome.PRUNED
 
 
 def _restore(source: Plane, target: Plane, stage: Stage) -> None:

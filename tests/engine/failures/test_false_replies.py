@@ -69,18 +69,6 @@ def test_reply_of_a_dry_run_is_not_success(
         law.holds(number, DRY)
 
 
-def test_reply_that_lacks_a_field_is_not_believed(
-    plane: Plane, api: Api, proxy: FaultProxy, tmp_path: Any
-) -> None:
-    """The short form: one field for each write, in turn.
-
-    Slow: each write is spoiled in a new namespace.
-    """
-    law = Law(plane, api, proxy, proxy.kubeconfig(tmp_path), SCENARIOS["recreate"])
-    for number, spoil in zip(range(law.writes()), itertools.cycle(SPOILS[1:]), strict=False):
-        law.holds(number, spoil)
-
-
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in ENDS_OTHERWISE])
 def test_no_reply_is_believed_that_does_not_prove_the_write(
@@ -135,25 +123,6 @@ def test_object_that_somebody_writes_meanwhile_is_read(
     expected = (0, Outcome.UPDATED) if is_stored else (3, Outcome.FAILED)
     assert (story.exit_code, story.outcomes["configmap/a"]) == expected
     assert (api.get(spoiled.path("a"))["data"]["key"] == "changed") is is_stored
-
-
-def test_repeated_apply_needs_no_read(spoiled: Stage, proxy: FaultProxy) -> None:
-    """It keeps the resourceVersion: the check, or the record, says that nothing changes."""
-    bodies = [config_map("a"), config_map("b")]
-    spoiled.run(*bodies)
-    for check in (False, True):
-        start = len(proxy.exchanges)
-        story = spoiled.run(*bodies, reapply_all=True, check=check)
-        assert set(story.outcomes.values()) == {Outcome.UNCHANGED}
-        sent = proxy.exchanges[start:]
-        applied = [one.number for one in sent if one.method == "PATCH" and is_write(one)]
-        assert len(applied) == len(bodies)
-        own = {spoiled.path("a"), spoiled.path("b")}
-        assert not [
-            one
-            for one in sent
-            if one.number > min(applied) and one.path in own and one.method == "GET"
-        ]
 
 
 @pytest.mark.holds("repeated-reply")

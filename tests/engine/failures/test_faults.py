@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from applyprune.errors import AccessError, ApplypruneError, Unavailable
+from applyprune.errors import ApplypruneError, Unavailable
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
@@ -40,22 +40,6 @@ def test_create_with_a_lost_reply_is_recognised_as_ours(
     assert {entry.ownership for entry in spoiled.inventory().entries.values()} == {Ownership.OWNED}
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
     assert not api.exists(spoiled.path("b"))
-
-
-def test_apply_with_all_replies_lost_leaks_nothing(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
-) -> None:
-    """The object is there, unconfirmed; the next run knows it."""
-    spoiled.budget = 0.5
-    proxy.rule = always(faults.lose_reply(), where=_applies("b"))
-    story = spoiled.run(config_map("a"), config_map("b"))
-    assert story.outcomes["configmap/b"] is Outcome.FAILED
-    assert story.exit_code == 3
-    path = stage.path("b")
-    assert api.exists(path)
-    assert "configmap/b" in stage.listed()
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
-    assert not api.exists(path)
 
 
 def _deletes(seen: Exchange) -> bool:
@@ -94,34 +78,6 @@ def test_inventory_write_with_a_lost_reply_is_recognised(spoiled: Stage, proxy: 
     story = spoiled.run(config_map("a"), config_map("b"))
     assert story.exit_code == 0
     assert spoiled.listed() == {"configmap/a", "configmap/b"}
-
-
-def test_server_lost_in_mid_run_leaves_a_state_that_converges(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
-) -> None:
-    """Whatever had been sent is recorded.
-
-    Slow: the next run takes the lock when its lease of five seconds is over.
-    """
-    spoiled.budget = 0.3
-    seen: list[int] = []
-
-    def gone_after_three_applies(exchange: Exchange) -> Fault | None:
-        if len(seen) == 3:
-            return faults.reset()
-        if exchange.method == "PATCH":
-            seen.append(exchange.number)
-        return None
-
-    proxy.rule = gone_after_three_applies
-    bodies = [config_map(f"c-{number}") for number in range(12)]
-    with pytest.raises(AccessError):
-        spoiled.run(*bodies, concurrency=1, lease=5.0)
-    story = stage.run(config_map("last"), max_prune=stage.most(3))
-    assert story.exit_code == 0
-    path = stage.path()
-    left = {item["metadata"]["name"] for item in api.get(path)["items"]}
-    assert left == {"last", "applyprune-web", "kube-root-ca.crt"}
 
 
 def test_kind_in_outdated_discovery_is_counted_again(
@@ -260,37 +216,3 @@ def test_list_error_read_as_none(
         assert not [seen for seen in proxy.exchanges if seen.method == "DELETE"], place
     assert _there(api, stage) == {"a", "b"}
     assert stage.listed() == {"configmap/a", "configmap/b"}
-
-
-def test_prune_after_partial_apply_failure(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
-) -> None:
-    """One of the applies fails: no delete in that run, and the next one prunes."""
-    stage.run(*(config_map(name) for name in "abcx"))
-    spoiled.budget = 0.2
-    proxy.rule = always(
-        faults.status(500, reason="InternalError"),
-        where=lambda seen: seen.method == "PATCH" and seen.path.endswith("/b"),
-    )
-    story = spoiled.run(*(config_map(name, "changed") for name in "abc"))
-    assert story.exit_code == 3
-    assert story.outcomes["configmap/x"] is Outcome.NOT_PRUNED
-    assert _there(api, stage) == {"a", "b", "c", "x"}
-    assert stage.run(*(config_map(name, "changed") for name in "abc")).exit_code == 0
-    assert _there(api, stage) == {"a", "b", "c"}
-
-
-def test_last_object_in_a_namespace_or_kind_never_pruned(stage: Stage, api: Api) -> None:
-    """The opposite failure, a leak: the inventory knows the kinds and namespaces of before."""
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
-    elsewhere = config_map("last", namespace="default")
-    stage.run(config_map("a"), config_map("b"), secret, elsewhere)
-    story = stage.run(config_map("a"), config_map("b"))
-    assert story.outcomes["secret/s"] is Outcome.PRUNED
-    assert story.outcomes["configmap/last"] is Outcome.PRUNED
-    assert not api.exists("/api/v1/namespaces/default/configmaps/last")
-    assert stage.run(allow_empty=True).outcomes == {
-        "configmap/a": Outcome.PRUNED,
-        "configmap/b": Outcome.PRUNED,
-    }
-    assert not _there(api, stage)

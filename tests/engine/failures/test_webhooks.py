@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.errors import Forbidden, InventoryError
+from applyprune.errors import InventoryError
 from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone, RetryReported
 from applyprune.model.fate import Outcome
@@ -65,36 +65,6 @@ def test_conflict_of_a_webhook_does_not_repeat_a_delete(
     assert "faster" not in story.problem("configmap/b")
     assert story.exit_code == 3
     assert "configmap/b" in stage.listed()
-
-
-def test_conflict_of_a_webhook_is_no_field_conflict(stage: Stage, plane: Plane, api: Api) -> None:
-    """No field has another owner: there is nothing to skip, and no force helps."""
-    annotations = {"applyprune.dev/conflicts": "skip"}
-    stage.run(config_map("a", annotations=annotations))
-    with Webhook(plane, api, stage.namespace, ("UPDATE",), _conflict_about_a):
-        story = stage.run(config_map("a", "new", annotations=annotations))
-    assert story.outcomes == {"configmap/a": Outcome.FAILED}
-    told = story.problem("configmap/a")
-    assert DENIED in told
-    assert "somebody" not in told
-    assert "--conflicts force" not in told
-    assert story.exit_code == 3
-
-
-def test_conflict_of_a_webhook_is_no_other_run(stage: Stage, plane: Plane, api: Api) -> None:
-    """The inventory cannot be written; no other run has changed it."""
-    stage.run(config_map("a"))
-    with (
-        Webhook(plane, api, stage.namespace, ("UPDATE",), conflict),
-        pytest.raises(Forbidden, match="not today"),
-    ):
-        stage.run(config_map("a"), config_map("b"))
-    assert stage.listed() == {"configmap/a"}
-    assert not api.exists(stage.path("b"))
-
-
-def _conflict_about_a(request: dict[str, Any]) -> dict[str, Any] | None:
-    return conflict(request) if request["name"] == "a" else None
 
 
 LISTED = {"configmap/a", "configmap/b", "configmap/c"}

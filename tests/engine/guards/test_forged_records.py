@@ -190,28 +190,6 @@ def test_removed_entries_of_a_whole_kind_are_found_by_a_check_alone(stage: Stage
     assert api.get(path)["metadata"]["labels"][PART_OF] == stage.target.id
 
 
-def test_look_alikes_elsewhere_do_not_hold_up_a_removal(stage: Stage, api: Api) -> None:
-    """Anybody may make them in a namespace that the set has never used; they are named, and stay.
-
-    In a namespace of the set they may be its own, and nothing is removed.
-    """
-    stage.run(A)
-    target = stage.target
-    marks: dict[str, Any] = {"labels": {PART_OF: target.id}, "annotations": {OWNED_BY: target.id}}
-    with temporary_namespace(api) as place:
-        path = f"/api/v1/namespaces/{place}/configmaps/look-alike"
-        body = config_map("look-alike", namespace=place, **marks)
-        api.apply(path, body, by=target.manager)
-        stage.run(A, config_map("b", namespace=place))
-        with pytest.raises(InventoryError, match="the set web was not removed"):
-            stage.run(mode=Mode.DELETE)
-        stage.run(A)
-        story = stage.run(mode=Mode.DELETE)
-        assert story.exit_code == 0
-        assert "configmap/look-alike" in story.warnings[0]
-        assert (api.exists(path), api.exists(stage.path("a"))) == (True, False)
-
-
 def test_mark_that_only_the_inventory_has_is_reported(stage: Stage, api: Api) -> None:
     """An apply with the object in the input removes the mark, though nothing else has changed."""
     stage.run(A, B)

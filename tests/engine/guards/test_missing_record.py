@@ -6,7 +6,6 @@ ServiceAccount they are empty too.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, DryRun
 from tests.support.api import Api
-from tests.support.objects import DEPLOYMENT, config_map, of_kind
+from tests.support.objects import config_map, of_kind
 from tests.support.stage import Stage
 
 UNKNOWN = "somebody unknown"
@@ -136,17 +135,6 @@ def test_equal_values_are_adopted_without_a_record(stage: Stage, api: Api) -> No
     before = _clear(api, stage.path("a"))
     assert stage.run(config_map("a")).exit_code == 0
     assert _values(api.get(stage.path("a"))) == _values(before)
-
-
-def test_other_form_of_a_value_is_no_conflict(stage: Stage, api: Api) -> None:
-    """The server writes quantities in a form of its own, and sets defaults."""
-    body = copy.deepcopy(DEPLOYMENT)
-    (container,) = body["spec"]["template"]["spec"]["containers"]
-    container["resources"] = {"limits": {"cpu": "1000m"}}
-    path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments"
-    api.create(path, body)
-    _clear(api, f"{path}/{body['metadata']['name']}")
-    assert stage.run(body).exit_code == 0
 
 
 @pytest.mark.parametrize("theirs", ["precious", None], ids=["value", "removal"])

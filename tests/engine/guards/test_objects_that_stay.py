@@ -11,7 +11,6 @@ from applyprune.model.events import Planned
 from applyprune.model.fate import Outcome
 from applyprune.model.options import Conflicts, Mode, Propagation, PruneAlso
 from tests.support.api import Api
-from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import DEPLOYMENT, config_map, of_kind
 from tests.support.stage import Stage, on
 from tests.support.waiting import eventually
@@ -100,22 +99,6 @@ def test_owner_of_an_object_that_is_not_selected_is_not_deleted(stage: Stage, ap
     eventually(lambda: not api.exists(stage.path("b")), lambda: "the garbage collection")
 
 
-def test_owner_of_an_object_of_the_set_is_not_recreated(stage: Stage, api: Api) -> None:
-    """The delete of the old object would collect it."""
-    fixed = {**config_map("a"), "immutable": True}
-    stage.run(fixed)
-    owned = _owned(stage, api, "b", "a")
-    stage.run(fixed, owned)
-    uid = api.get(stage.path("b"))["metadata"]["uid"]
-    new = {**fixed, "data": {"key": "new"}}
-    story = stage.run(new, owned, recreate=True, check=True)
-    assert story.exit_code == 6, story.events
-    assert f"must stay\n    {stage.namespace}/configmap/b: it stays in" in story.problem(
-        "configmap/a"
-    )
-    assert api.get(stage.path("b"))["metadata"]["uid"] == uid
-
-
 @pytest.mark.holds("listed-stays")
 def test_namespace_of_an_object_that_stays_is_not_pruned_though_its_owner_is(
     stage: Stage, api: Api, home: str
@@ -191,21 +174,6 @@ def test_need_of_a_left_alone_object_stays(stage: Stage, api: Api) -> None:
     assert story.outcomes["configmap/needed"] is Outcome.PRUNED
 
 
-def test_need_of_an_unreadable_object_stays(spoiled: Stage, proxy: FaultProxy, api: Api) -> None:
-    """Nothing that is deleted later goes while it is unknown what the Deployment mounts."""
-    spoiled.run(_mounting("needed"), config_map("needed"), wait=False)
-
-    def is_deployment(seen: Exchange) -> bool:
-        return "/deployments" in seen.path
-
-    proxy.rule = always(faults.status(403, reason="Forbidden"), where=is_deployment)
-    story = spoiled.run(mode=Mode.DELETE)
-    assert story.exit_code != 0
-    assert story.outcomes["configmap/needed"] is Outcome.SKIPPED
-    assert "what it needs could not be read" in story.problem("configmap/needed")
-    assert api.exists(spoiled.path("needed"))
-
-
 @pytest.mark.holds("controller-after-finalizer")
 def test_controller_of_a_built_in_object_stays(stage: Stage, api: Api) -> None:
     """Its controller may be in the set, even in the same wave."""
@@ -223,19 +191,6 @@ def test_controller_of_a_built_in_object_stays(stage: Stage, api: Api) -> None:
     entry = stage.path("entry", "ingresses", "/apis/networking.k8s.io/v1")
     api.patch(entry, {"metadata": {"finalizers": None}})
     assert stage.run(mode=Mode.DELETE).exit_code == 0
-
-
-def test_input_of_objects_that_shall_only_exist_is_not_empty(stage: Stage) -> None:
-    """A part of the set, and all of it: the own objects are released."""
-    stage.run(*map(config_map, "ab"))
-    a, b = (config_map(name, annotations={"applyprune.dev/apply": "exists"}) for name in "ab")
-    story = stage.run(a, config_map("b"), only=frozenset({"configmap/a"}))
-    assert story.exit_code == 0, story.events
-    assert stage.listed() == {"configmap/a", "configmap/b"}
-    story = stage.run(a, b)
-    assert story.exit_code == 0, story.events
-    assert set(story.outcomes.values()) == {Outcome.ORPHANED}
-    assert stage.listed() == set()
 
 
 @pytest.mark.holds("kept-since-the-plan", row="applyprune.dev/apply")

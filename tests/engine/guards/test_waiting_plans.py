@@ -206,29 +206,6 @@ def test_unapproved_recreation_waits(stage: Stage, api: Api) -> None:
     assert stage.run(fixed("new"), needs, **ask).exit_code == 0
 
 
-def test_refused_prune_and_recreation_are_approved_together(stage: Stage, api: Api) -> None:
-    """As a Bundle runs them: a guard refuses the prune, and the approval covers both."""
-    path = stage.path("fixed")
-    stage.run(fixed("old"), A, B, C)
-    uid = api.get(path)["metadata"]["uid"]
-    ask: dict[str, Any] = {"recreate": True, "check": True}
-    refused = stage.run(fixed("new"), **ask)
-    assert refused.exit_code == 6
-    assert "more than half" in refused.refusal
-    assert refused.plan.needs_approval == refused.deletions
-    # What the server does not check has no recreation: the digest of the prunes alone.
-    prunes = stage.run(fixed("new"), dry_run=DryRun.CLIENT).deletions
-    alone = stage.run(fixed("new"), **ask, approved=prunes)
-    assert (alone.exit_code, alone.deletions) == (6, refused.deletions)
-    assert f"the approval is for {prunes}" in alone.refusal
-    assert stage.listed() == {"configmap/fixed", "configmap/a", "configmap/b", "configmap/c"}
-    assert api.get(path)["metadata"]["uid"] == uid
-    done = stage.run(fixed("new"), **ask, approved=refused.deletions)
-    assert (done.exit_code, done.refusal) == (0, "")
-    assert done.outcomes["configmap/fixed"] is Outcome.RECREATED
-    assert stage.listed() == {"configmap/fixed"}
-
-
 @pytest.mark.holds("unplanned-recreation")
 def test_object_is_not_recreated_if_the_plan_does_not_say_so(stage: Stage, api: Api) -> None:
     """Without a check the plan cannot know it, so nobody has approved it."""

@@ -179,29 +179,6 @@ def test_lost_shard_with_all_live_entries_is_repaired_from_labels(
     assert pruned == {f"configmap/c-{number:03}" for number in (count - 2, count - 1)}
 
 
-def test_corrupt_shard_counts_as_missing(stage: Stage, api: Api) -> None:
-    """Somebody put other entries under its name; a repair puts its own there again."""
-    _write(stage, _dead(60))
-    one, other = _shards(api, stage)[:2]
-    path = stage.path()
-    body = api.get(f"{path}/{one}")
-    body["binaryData"] = api.get(f"{path}/{other}")["binaryData"]
-    _remove(api, stage, [one])
-    for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
-        del body["metadata"][key]
-    api.create(path, body)
-    with pytest.raises(InventoryIncomplete, match="shards cannot be used"):
-        stage.inventory()
-    # Written again, the same entries need a shard with the same name.
-    transport = stage.transport()
-    store = stage.store(transport)
-    inventory, damage = store.salvage()
-    assert len(damage) == 1
-    store.write(replace(inventory, entries=_dead(60)))
-    transport.close()
-    assert dict(stage.inventory().entries) == _dead(60)
-
-
 def test_orphaned_shards_are_found_and_removed(stage: Stage, api: Api) -> None:
     """A run that died between the shards and the root leaves some; a repair takes them away."""
     _write(stage, _dead(60))

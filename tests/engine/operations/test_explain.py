@@ -12,8 +12,6 @@ from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import SECRET, config_map, of_kind
 from tests.support.stage import Stage
-from tests.support.waiting import eventually
-from tests.support.workloads import PLAYED, Puppets, workload
 
 
 def explain(stage: Stage, named: str, *bodies: dict[str, Any]) -> Explanation:
@@ -149,30 +147,3 @@ def test_explain_of_a_missing_set_is_an_error(stage: Stage) -> None:
     with pytest.raises(UsageError, match="there is no set web"):
         alone(stage, "configmap/a")
     assert explain(stage, "configmap/a", config_map("a")).verdict == "It would be created."
-
-
-def test_explain_says_why_an_object_is_not_ready(stage: Stage, api: Api, audit: AuditTrail) -> None:
-    """As a wait and status do: by its Pods and their events; what is ready costs no list."""
-    puppets = Puppets(api, stage.namespace)
-    job = workload("Job", "once", pods=PLAYED, spec={"backoffLimit": 0})
-    stage.run(job, config_map("a"))
-    ended = {"name": "main", "image": "a", "imageID": "", "ready": False, "restartCount": 0}
-    ended["state"] = {"terminated": {"exitCode": 3, "containerID": "containerd://1"}}
-    puppets.pods_of("once", {"phase": "Failed", "containerStatuses": [ended]})
-    path = puppets.path("jobs", "once", "/apis/batch/v1")
-
-    def has_failed() -> bool:
-        conditions = api.get(path)["status"].get("conditions", ())
-        return any(one["type"] == "Failed" for one in conditions)
-
-    eventually(has_failed, lambda: "the Job to fail")
-    (name,) = puppets.told
-    reason = explain(stage, "job/once", job, config_map("a")).reasons
-    (told,) = (one for one in reason if one.startswith("it is not ready: "))
-    assert "the Job has failed: BackoffLimitExceeded: " in told
-    assert told.endswith(f"; pod/{name}: container main exited with code 3")
-    audit.restart()
-    told = " ".join(explain(stage, "configmap/a", job, config_map("a")).reasons)
-    assert "not ready" not in told
-    lists = {one["objectRef"]["resource"] for one in audit.ours() if one["verb"] == "list"}
-    assert not lists & {"pods", "events"}

@@ -258,20 +258,6 @@ def test_move_keeps_ownership_as_it_was(stage: Stage, shop: Stage, api: Api) -> 
     assert api.get(_path(stage, "old"))["data"] == {"mine": "1", "key": "v"}
 
 
-def test_object_moved_there_and_back_is_as_before(stage: Stage, shop: Stage, api: Api) -> None:
-    """The object is as it was before, by every manager and field."""
-    bodies = (WIDE, config_map("a"), SERVICE)
-    stage.run(*bodies)
-    before = [api.get(_path(stage, name)) for name in ("b", "service/web")]
-    stage.move(shop, "configmap/b", "service/web")
-    shop.move(stage, "configmap/b", "service/web")
-    after = [api.get(_path(stage, name)) for name in ("b", "service/web")]
-    for one in (*before, *after):
-        del one["metadata"]["resourceVersion"]
-    assert after == before
-    assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
-
-
 def _patches(seen: Exchange) -> bool:
     return seen.method == "PATCH" and seen.header("Content-Type") == JSON_PATCH
 

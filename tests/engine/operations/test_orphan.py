@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.errors import InventoryLocked, UsageError
+from applyprune.errors import UsageError
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.planning.applyset import PART_OF
@@ -19,7 +19,6 @@ from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, firs
 from tests.support.kill import Moment, kill_at
 from tests.support.live import config_maps
 from tests.support.objects import SERVICE, config_map
-from tests.support.other_run import ELSEWHERE, take_from_elsewhere
 from tests.support.run_rows import RunRow
 from tests.support.stage import Stage
 
@@ -192,16 +191,6 @@ def test_rejected_orphan_stays_listed_and_ours(
     assert story.exit_code == 3
     assert "not today" in story.problem("configmap/b")
     assert stage.listed() == {"configmap/a", "configmap/b"}
-    assert not _is_free(stage, api.get(stage.path("b")))
-
-
-def test_orphan_waits_for_the_run_with_the_lock(stage: Stage, api: Api) -> None:
-    """And touches nothing while that lives."""
-    stage.run(config_map("a"), config_map("b"))
-    take_from_elsewhere(stage)
-    with pytest.raises(InventoryLocked) as caught:
-        stage.orphan("configmap/b", lock_timeout=1.0)
-    assert ELSEWHERE.who in str(caught.value.reason)
     assert not _is_free(stage, api.get(stage.path("b")))
 
 

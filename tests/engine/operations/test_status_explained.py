@@ -243,30 +243,3 @@ def test_logs_show_the_last_lines_of_failing_containers(
     assert len(logs["main"]["lines"]) == 10
     assert logs["side"]["lines"][0] == "listening"
     assert logs["side"]["lines"][2] == "�"
-
-
-def test_crash_loop_that_runs_just_now_shows_the_log_of_its_crash(
-    stage: Stage,
-    puppets: Puppets,
-    kubelet: Kubelet,
-    status: Callable[..., tuple[str, int]],
-) -> None:
-    """Even if its Deployment is ready at the moment; and that the log is gone, if it is."""
-    pods: Body = {"nodeName": kubelet.node, "tolerations": [{"operator": "Exists"}]}
-    stage.run(workload("Deployment", pods=pods))
-
-    name = _started(puppets)
-    again = crash("main", running=False) | {"state": {"running": {}}, "ready": True}
-    puppets.pod(name, {"containerStatuses": [again]})
-    head = f"log of pod/{name}, container main, the instance that crashed"
-    eventually(lambda: status()[1] == 0, lambda: "the status of the Deployment")
-    out, code = status("--logs")
-    assert code == 0
-    assert f"{head}:\n" in out
-    assert "    line 12\n" in out
-    kubelet.gone = f'previous terminated container "main" in pod "{name}" not found'
-    del kubelet.logs["main", True]
-    assert f"{head}: it is gone: the node has removed that instance\n" in status("--logs")[0]
-    words = b"unable to retrieve container logs for containerd://1"
-    kubelet.logs["main", True] = words
-    assert f"{head}: it is gone: the node has removed it\n" in status("--logs")[0]
