@@ -260,7 +260,7 @@ ORPHANS = {
 }  # fmt: skip
 
 
-@pytest.mark.holds("name-in-group", row="a name of two kinds, with its group")
+@pytest.mark.holds("name-in-group", row="a name of two kinds")
 @rows(ORPHANS)
 def test_orphan_option_matches_objects_by_name(row: Row) -> None:
     """The whole prune is refused for a name that matches nothing, but where nothing is pruned."""

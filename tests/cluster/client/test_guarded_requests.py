@@ -260,8 +260,9 @@ def test_delete_without_its_body_demands_the_same(
     metadata = site.read["metadata"]
     uid = OTHER_UID if wrong == "the UID" else metadata["uid"]
     version = "1" if wrong == "the version" else metadata["resourceVersion"]
+    guard = Precondition(uid, version)
     with pytest.raises(Conflict):
-        client.delete(DeleteRequest(MAPS, site.ref, Precondition(uid, version)))
+        client.delete(DeleteRequest(MAPS, site.ref, guard, Propagation.ORPHAN))
     assert site.live() == site.read
 
 
