@@ -104,21 +104,3 @@ def test_second_plan_is_asked_about_because_it_needs_more(desk: Desk) -> None:
         assert terminal.ended() == 1
     assert terminal.shown.endswith(f"{QUESTION}n\nnothing was changed\n")
     assert desk.there() == {**ALL, "new": "1"}
-
-
-def test_deletion_lists_the_fate_of_each_object(desk: Desk) -> None:
-    """Adopted objects stay; the last line says how to delete them."""
-    desk.api.create(f"/api/v1/namespaces/{desk.namespace}/configmaps", config_map("found"))
-    Stage(desk.plane.kubeconfig, desk.namespace).run(*map(config_map, ["a0", "found"]), prune=False)
-    with desk.on_terminal("delete", "web", "-n", desk.namespace, columns=120) as terminal:
-        shown = terminal.read_until(DELETION)
-        terminal.type("y\n")
-        assert terminal.ended() == 0
-    assert "configmap/a0      would be deleted\n" in shown
-    assert "configmap/found   would be orphaned   it was adopted, not created, by this" in shown
-    assert "\n10 objects: 9 would be deleted, 1 was adopted and stays\n" in shown
-    assert terminal.shown.endswith(
-        "1 object stays in the cluster, and the set no longer lists it. To delete it:\n"
-        f"  kubectl delete -n {desk.namespace} configmap/found\n"
-    )
-    assert desk.there() == {"found": "v"}

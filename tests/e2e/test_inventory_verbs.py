@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.inventory import Ownership
-from applyprune.model.options import Conflicts
 from applyprune.planning.applyset import PART_OF
 from tests.support.command import Ended, applyprune
 from tests.support.objects import SERVICE, config_map
@@ -82,30 +80,6 @@ def test_move_changes_the_set(desk: Desk) -> None:
     # A mistyped name must not look like success; in a pipeline, a move that is done may be.
     assert desk(*line).code == 2
     assert desk.says(*line, "--if-exists") == ["web: nothing to do"]
-
-
-def test_repair_of_named_objects_changes_no_other(desk: Desk, api: Api) -> None:
-    """What a whole repair would restore stays as it is; a refusal names the tool and the way."""
-    web = desk.set()
-    for name in ("theirs", "found"):
-        api.create(web.path(), config_map(name))
-    web.run(*map(config_map, ("a", "b", "theirs", "found")), SERVICE, conflicts=Conflicts.FORCE)
-    helm = {"metadata": {"annotations": {"meta.helm.sh/release-name": "web"}}}
-    api.patch(web.path("theirs"), helm)
-    api.patch(web.path("b"), UNLABELLED)
-    named = ("configmap/found", "configmap/theirs", "configmap/a")
-    ended = desk("repair", "web", "--record-as", "owned", *named, "--yes")
-    assert ended.code == 3
-    assert sorted(ended.out.splitlines())[:3] == [
-        "configmap/a unchanged (it is owned already)",
-        "configmap/found updated (as owned: a later prune or delete deletes it)",
-        "configmap/theirs failed",
-    ]
-    assert "it belongs to the Helm release web" in ended.err
-    assert "remove its mark, or its entry in managedFields" in " ".join(ended.err.split())
-    owned = {one.ref.name: one.ownership for one in web.inventory().entries.values()}
-    assert (owned["found"], owned["theirs"]) == (Ownership.OWNED, Ownership.ADOPTED)
-    assert PART_OF not in (api.get(web.path("b"))["metadata"].get("labels") or {})
 
 
 def test_check_and_repair_find_and_mend(desk: Desk, api: Api) -> None:

@@ -1,11 +1,16 @@
-"""Stories of a refused prune: nothing is written, unless the user applies anyway."""
+"""A refused prune writes nothing, unless the user applies anyway; and what needs no guard.
+
+What somebody has deleted already is deleted by no run. Names in options are kubectl's."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from applyprune.errors import UsageError
 from applyprune.model.events import Finished, InventoryWritten, ObjectDone
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
@@ -13,8 +18,9 @@ from applyprune.values import replace
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
-from tests.support.objects import config_map
+from tests.support.objects import CLAIM, DEPLOYMENT, SERVICE, config_map, of_kind
 from tests.support.stage import Stage, Story
+from tests.support.workloads import out_of_time
 
 MANY = [config_map(f"c-{number}") for number in range(8)]
 LEFT = {f"configmap/c-{number}": Outcome.NOT_PRUNED for number in range(1, 8)}
@@ -94,3 +100,110 @@ def test_folder_that_became_empty_blocks_the_prune(stage: Stage, tmp_path: Path)
     assert f"no object in {tmp_path / 'there'}" in refused.err
     meant = applyprune(*call, "--allow-empty", kubeconfig=stage.kubeconfig)
     assert (meant.code, meant.lines["configmap/there"]) == (0, "pruned")
+
+
+MERGE = "application/merge-patch+json"
+HOLD = "example.com/hold"
+HELD: dict[str, Any] = {"finalizers": [HOLD]}
+AB = (config_map("a"), config_map("b"))
+NEW = (config_map("a", "new"), config_map("b"))
+
+
+def _maps(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+def _delete(api: Api, path: str) -> None:
+    assert api("DELETE", path)[0] in {200, 202}
+    assert "deletionTimestamp" in api.get(path)["metadata"]
+
+
+def _free(api: Api, path: str) -> None:
+    api("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
+
+
+@pytest.fixture
+def home(stage: Stage, api: Api) -> Iterator[str]:
+    """The name of a Namespace of the set, in which an object holds it."""
+    name = f"{stage.namespace}-home"
+    yield name
+    _free(api, f"{_maps(name)}/held")
+
+
+def _applied(stage: Stage, api: Api) -> dict[str, Any]:
+    return dict(api.get(f"{_maps(stage.namespace)}/a")["data"])
+
+
+def test_deleted_claim_holds_no_apply(stage: Stage, api: Api) -> None:
+    """A guarded kind, and its finalizer: the apply goes on, and waits for nothing else."""
+    claim = {**CLAIM, "metadata": {"name": "data", **HELD}}
+    assert stage.run(claim, *AB).exit_code == 0
+    path = f"/api/v1/namespaces/{stage.namespace}/persistentvolumeclaims/data"
+    _delete(api, path)
+    out_of_time(stage, "held by")
+    try:
+        planned = stage.run(*NEW, dry_run=DryRun.SERVER)
+        assert planned.exit_code == 0, planned.events
+        assert planned.deletions == ""
+        story = stage.run(*NEW)
+        assert not story.refusal
+        assert _applied(stage, api) == {"key": "new"}
+        assert "is deleted but not gone yet" in story.problem("persistentvolumeclaim/data")
+    finally:
+        _free(api, path)
+
+
+def test_deleted_namespace_holds_no_apply(stage: Stage, api: Api, home: str) -> None:
+    """Neither its kind nor its contents are left to guard, of the set and of others."""
+    namespace = of_kind("Namespace", home)
+    held = config_map("held", namespace=home, **HELD)
+    assert stage.run(namespace, held, *AB).exit_code == 0
+    api.create(_maps(home), config_map("theirs", **HELD))
+    _delete(api, f"/api/v1/namespaces/{home}")
+    out_of_time(stage)
+    try:
+        story = stage.run(*NEW)
+        assert not story.refusal
+        told = story.problem(f"namespace/{home}") + story.problem("configmap/held")
+        assert "is deleted but not gone yet" in told
+        assert stage.listed() >= {f"namespace/{home}", "configmap/held"}
+    finally:
+        _free(api, f"{_maps(home)}/theirs")
+    assert _applied(stage, api) == {"key": "new"}
+
+
+def test_short_names_and_plurals_name_objects(stage: Stage, api: Api) -> None:
+    """In --orphan, `inventory orphan`, `inventory move` and `explain`."""
+    stage.run(*map(config_map, "abcde"), SERVICE, DEPLOYMENT)
+    story = stage.run(*map(config_map, "abcde"), orphan=frozenset({"svc/web", "deploy.apps/web"}))
+    assert story.outcomes["service/web"] == "orphaned"
+    assert story.outcomes["deployment.apps/web"] == "orphaned"
+    assert stage.orphan("cm/a", "configmaps/b").exit_code == 0
+    shop = Stage(stage.kubeconfig, stage.namespace, name="shop")
+    shop.run(config_map("other"))
+    assert stage.move(shop, "cm/c", f"{stage.namespace}/CM/d").exit_code == 0
+    assert shop.listed() == {"configmap/c", "configmap/d", "configmap/other"}
+    assert stage.listed() == {"configmap/e"}
+    assert "deleted" in stage.explain("cm/e", given=False).explanation.verdict
+    assert stage.explain("deploy.v1.apps/web", DEPLOYMENT).explanation.ref.kind == "Deployment"
+    assert api.exists(stage.path("a"))
+
+
+def test_short_name_allows_a_guarded_kind(stage: Stage, audit: AuditTrail) -> None:
+    """A typing error allows nothing, and nothing is written."""
+    claim = of_kind(
+        "PersistentVolumeClaim",
+        "data",
+        spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    )
+    bodies = [config_map(name) for name in "abc"]
+    stage.run(*bodies, claim)
+    audit.restart()
+    for wrong in ("pvcs", "data"):
+        with pytest.raises(UsageError, match="unknown kind"):
+            stage.run(*bodies, allow_kinds=frozenset({wrong}))
+    with pytest.raises(UsageError, match="needs no permission"):
+        stage.run(*bodies, allow_kinds=frozenset({"cm"}))
+    assert writes(audit) == []
+    assert stage.run(*bodies).exit_code == 6
+    assert stage.run(*bodies, allow_kinds=frozenset({"pvc"})).exit_code == 0

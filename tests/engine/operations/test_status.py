@@ -21,8 +21,9 @@ from applyprune.model.events import (
     Status,
     WarningRaised,
 )
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, Conflicts, StatusOptions
+from applyprune.model.options import Adopt, Conflicts, DryRun, StatusOptions
 from applyprune.planning.applyset import PART_OF
 from applyprune.values import replace
 from tests.support.api import Api, AuditTrail
@@ -277,3 +278,46 @@ def test_status_watch_reports_changes(stage: Stage, api: Api) -> None:
         events = look(stage, see, watch=True)
     assert told[-1][1] is Status.CURRENT
     assert ended(events).exit_code == 130
+
+
+SCALER: dict[str, Any] = {
+    "apiVersion": "autoscaling/v1",
+    "kind": "HorizontalPodAutoscaler",
+    "metadata": {"name": "web"},
+    "spec": {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "maxReplicas": 3,
+        "targetCPUUtilizationPercentage": 50,
+    },
+}
+NAME = "horizontalpodautoscaler.autoscaling/web"
+
+
+def test_values_in_the_version_of_the_manifest(stage: Stage, api: Api) -> None:
+    """The server prefers autoscaling/v2, in which the CPU target is one of its metrics."""
+    bumped = {**SCALER, "apiVersion": "autoscaling/v2", "spec": {**SCALER["spec"]}}
+    del bumped["spec"]["targetCPUUtilizationPercentage"]
+    for body in (bumped, SCALER):
+        # The version is not identity: nothing is pruned.
+        story = stage.run(body, config_map("a"))
+        assert (story.exit_code, story.plan.removals) == (0, ())
+    path = stage.path("web", "horizontalpodautoscalers", "/apis/autoscaling/v2")
+    condition = {"type": "AbleToScale", "status": "True", "lastTransitionTime": None}
+    status = {"currentReplicas": 1, "desiredReplicas": 1, "conditions": [condition]}
+    api.patch(f"{path}/status", {"status": status}, by="scaler")
+    told = stage.status(values=True)
+    assert told.warnings == []
+    assert [one.drifted for one in told.of(ObjectStatus)] == [False, False]
+    # A write of the status is no change, and asks for no apply.
+    plan = stage.run(SCALER, config_map("a"), dry_run=DryRun.SERVER).plan
+    assert [step.request for step in plan.applies] == [None, None]
+    # The server itself writes the conditions as an annotation in this version.
+    shown = stage.run(SCALER, config_map("a"), dry_run=DryRun.SERVER, reapply_all=True)
+    assert set(shown.outcomes.values()) == {Outcome.UNCHANGED}
+    metric = {"type": "Utilization", "averageUtilization": 70}
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": metric}}
+    api.patch(path, {"spec": {"metrics": [cpu]}}, by="hand")
+    drifted = {one.ref.short: one for one in stage.status(values=True).of(ObjectStatus)}
+    assert drifted["configmap/a"].drifted is False
+    (drift,) = drifted[NAME].drift
+    assert (drifted[NAME].drifted, drift.path) == (True, "/spec/targetCPUUtilizationPercentage")
