@@ -254,7 +254,7 @@ def test_unreadable_inventory_hides_no_other_set(plane: Plane, api: Api, namespa
 MISSING: tuple[tuple[str, ...], ...] = (
     ("status", "web"),
     ("explain", "web", "configmap/a"),
-    ("inventory", "history", "web"),
+    ("history", "web"),
     ("inventory", "repair", "web", "--yes"),
     ("inventory", "move", "web", "shop", "--all"),
     ("prune", "web", "-f", "-"),
