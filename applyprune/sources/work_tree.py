@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.inventory import RunSource
+from applyprune.model.inventory import RunSource, short_commit
 from applyprune.model.text import and_more
 from applyprune.sources.folders import is_manifest_name, is_pattern, matches_pattern
 from applyprune.sources.git_program import GitProgram
@@ -119,7 +119,7 @@ def input_at(paths: Given, revision: str) -> CommitInput:
     Raises UsageError for an input that lies in no work tree, or in two, and PathNotFound for a
     revision that the repository does not have.
     """
-    shown = shown_path(revision)
+    shown = short_commit(shown_path(revision))
     with _opened(paths, revision) as (tree, commit, files):
         meant = [(path, each) for path in paths for each in _meant(path, tree, files)]
         found = dict(files.read_all(dict.fromkeys(each for _, each in meant), TreeLimits()))
@@ -144,14 +144,14 @@ def files_above(paths: Given, revision: str, name: str) -> Sequence[Sequence[tup
                 folders = [*folders_above(each), *([each] if files.kind(each) == "tree" else [])]
                 places = sorted({f"{folder}/{name}".lstrip("/") for folder in folders}, key=len)
                 read = [(place, files.read(place)) for place in places]
-                shown = shown_path(revision)
+                shown = short_commit(shown_path(revision))
                 found.append([(f"{shown}//{place}", data) for place, data in read if data])
     return found
 
 
 @contextmanager
 def _opened(paths: Given, revision: str) -> Iterator[tuple[WorkTree, str, CommitTree]]:
-    tree, shown = _common_work_tree(paths), shown_path(revision)
+    tree, shown = _common_work_tree(paths), short_commit(shown_path(revision))
     with _git(shown) as program:
         commit = _commit(program, tree, revision)
         incomplete = partial(_incomplete, shown)

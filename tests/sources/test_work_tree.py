@@ -198,8 +198,8 @@ def test_input_at_a_commit_is_read_from_it(repository: Repository) -> None:
     }
     for path, wanted in expected.items():
         assert names(read([path], at="HEAD~1")) == wanted, path
-    given = read(["deploy/prod"], at=first[:9])
-    assert given.manifests[0].origin.path == f"{first[:9]}//deploy/prod/a.yaml"
+    given = read(["deploy/prod"], at=first)
+    assert given.manifests[0].origin.path == f"{first[:7]}//deploy/prod/a.yaml"
     paths = {"filename": ("deploy/prod",)}
     assert given.source() == RunSource("deploy/prod", first, paths=paths)
     assert repository.git("status", "--porcelain=v2") == before
