@@ -133,12 +133,12 @@ def test_status_shows_changes_by_others(stage: Stage, api: Api) -> None:
         "secret/s",
     }
     (drift,) = told["configmap/a"].drift
-    assert (drift.path, drift.found, drift.wanted) == ("/data/key", '"w"', "")
+    assert (drift.path, drift.found, drift.wanted) == ("/data/key", '"w"', None)
     assert (drift.manager, drift.operation) == ("kubectl-patch", "Update")
     assert drift.time.endswith("Z")
     assert told["configmap/b"].drift == ()
     (removed,) = told["configmap/c"].drift
-    assert (removed.path, removed.found, removed.manager) == ("/data/key", "none", "")
+    assert (removed.path, removed.found, removed.manager) == ("/data/key", None, "")
     assert [(one.path, one.found) for one in told["secret/s"].drift] == [
         ("/data/password", "(secret)")
     ]
