@@ -311,9 +311,13 @@ class Watches:
             if not waits:
                 self._lack_kinds.discard(key)
                 return
+            is_new = key not in self._lack_kinds
             self._lack_kinds.add(key)
             if self._bundles is not None:
                 self._bundles.open(WatchScope(DEFINITIONS, full=False))
+        if is_new:  # guard: kind-seen-late never
+            # A CRD may have come after the kinds were read, while nobody waited for it.
+            self.queue.add(key, _SOON)
 
     def forget(self, key: Key) -> None:
         self.drop(key)

@@ -155,18 +155,34 @@ def test_bundles_are_queued_while_their_replica_leads(make: Make) -> None:
     assert begin_or_stop(leads=True) == 0
 
 
-@pytest.mark.holds("dependency-seen-late")
-def test_bundle_that_begins_to_wait_is_looked_at_again(make: Make) -> None:
-    """What it waits for may have become ready after it was read; later, a watch tells."""
+@pytest.mark.parametrize(
+    "wait",
+    [
+        pytest.param(
+            lambda watches: watches.wait_for(WEB, ["db"]),
+            marks=pytest.mark.holds("dependency-seen-late"),
+            id="for another",
+        ),
+        pytest.param(
+            lambda watches: watches.wait_for_kinds(WEB, waits=True),
+            marks=pytest.mark.holds("kind-seen-late"),
+            id="for a kind",
+        ),
+    ],
+)
+def test_bundle_that_begins_to_wait_is_looked_at_again(
+    make: Make, wait: Callable[[Watches], None]
+) -> None:
+    """What it waits for may have come after it was read; later, a watch tells."""
     clock = ManualClock()
     dispatcher = make(clock)
     queue, watches = dispatcher.queue, dispatcher.watches
-    watches.wait_for(WEB, ["db"])
+    wait(watches)
     clock.advance(1)
     assert queue.waiting == 1
     assert queue.get() == WEB
     queue.done(WEB)
-    watches.wait_for(WEB, ["db"])
+    wait(watches)
     clock.advance(3600)
     assert queue.waiting == 0
 
