@@ -1,6 +1,6 @@
 """Chart hooks in an input: nothing runs that Helm would run at another time.
 
-How events are read is a table of ``tests/planning/desired``.
+How events are read is a table of ``tests/unit/planning/desired``.
 """
 
 from __future__ import annotations

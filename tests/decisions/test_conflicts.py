@@ -1,6 +1,6 @@
 """Whose field it is: what a conflict refuses, what drift is reverted, and what is left to others.
 
-The words of a conflict are tables of ``tests/planning/conflicts``.
+The words of a conflict are tables of ``tests/unit/planning/conflicts``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How much a prune may delete, and what the words are that allow it.
 
-The limits themselves are a table of ``tests/planning/test_guards.py``.
+The limits themselves are a table of ``tests/unit/planning/test_guards.py``.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ ELSEWHERE = (
 TWO_CLUSTERS = "docs/guides/other-clusters.md"
 """Its commands run in ``tests/controller/clusters/test_guide.py``."""
 SOURCES = "docs/guides/sources.md"
-"""Its commands need servers: they run in ``tests/e2e/sources/test_guide.py``."""
+"""Its commands need servers: they run in ``tests/command/e2e/sources/test_guide.py``."""
 
 
 def runs_here(command: Command) -> bool:
@@ -74,14 +74,14 @@ def test_image_has_the_tag_of_this_version() -> None:
 
 
 def test_example_of_a_refused_prune_is_real() -> None:
-    """It is what tests/e2e sees on a screen."""
+    """It is what tests/command/e2e sees on a screen."""
     (example,) = [text for language, text in page("docs/concepts/safety.md").blocks if not language]
     screen = (ROOT / "fixtures/screens/tour.pipe.txt").read_text(encoding="utf-8")
     assert example in screen.replace("0" * 64, "…")
 
 
 def test_screen_of_the_readme_is_real() -> None:
-    """It is what tests/e2e sees on a terminal of 80 columns; `…` stands for some of its lines."""
+    """It is what tests/command/e2e sees at 80 columns; `…` stands for some of its lines."""
     (screen,) = [text for language, text in README.blocks if not language]
     left = (ROOT / "fixtures/screens/tour.80.txt").read_text(encoding="utf-8")
     for part in re.split(r"^…\n", screen, flags=re.MULTILINE):

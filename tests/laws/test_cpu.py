@@ -10,15 +10,14 @@ from collections import defaultdict
 from tests.support.durations import Record
 
 BUDGETS = {
-    "engine": 1020,
+    "stories": 1020,
     "controller": 730,
     "deploy": 280,
-    "e2e": 200,
+    "command": 240,
     "sweeps": 150,
-    "sources": 100,
+    "unit": 150,
     "packaging": 90,
-    "cluster": 80,
-    "output": 30,
+    "contract": 80,
 }
 """CPU seconds of each folder, with those of its control planes, on two cores of 2026."""
 OTHERS = 20

@@ -78,7 +78,7 @@ def test_kinds_of_crds_are_of_one_file() -> None:
     Which files meet there is chance.
     """
     files: dict[str, set[str]] = {}
-    for path in sorted((TESTS / "engine").rglob("test_*.py")):
+    for path in sorted((TESTS / "stories").rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
         if "tests.support.objects.crd" not in _imports(path):
             continue

@@ -29,7 +29,7 @@ WAITS = {"acquire", "communicate", "join", "poll", "result", "run", "wait"}
 MEANT_TO_END = 2.0
 """Seconds of ``--timeout`` up to which a run is meant to reach it, and not to succeed before."""
 EXCEPTIONS = {
-    "sources/web/test_https.py": "the pace of a server that sends a byte now and then",
+    "unit/sources/web/test_https.py": "the pace of a server that sends a byte now and then",
 }
 """The files in which real time passes, and why: none of them measures it, or gives up by it."""
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 STORIES = (
     "tests/versions",
-    "tests/e2e",
-    "tests/engine",
+    "tests/command/e2e",
+    "tests/stories",
     "tests/deploy",
     "tests/controller/test_stories.py",
     "tests/controller/test_approvals.py",

@@ -1,6 +1,6 @@
 """Bundles that follow Git, by HTTPS and by SSH, or an OCI artifact: what comes, goes and is back.
 
-What servers and files do wrong is told in tests/sources, and in faults/test_bad_sources.py.
+What servers and files do wrong is told in tests/unit/sources, and in faults/test_bad_sources.py.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ FEW = (
     *("missing-path", "invalid", "cut-connection", "cut-layer", "bomb", "edited"),
     *("not-decrypted", "force-push", "unsigned", "wrong-password"),
 )
-"""Each reason, by Git and by a registry; tests/sources has what git, tar or a server says."""
+"""Each reason, by Git and by a registry; tests/unit/sources has what git, tar or a server says."""
 few_and_all = pytest.mark.parametrize(
     "bad", [FEW, pytest.param(ALL, marks=pytest.mark.sweep)], ids=["few", "all"], indirect=True
 )

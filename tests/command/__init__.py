@@ -1,0 +1,1 @@
+"""The command line and the Python API: calls, processes, questions, formats."""
