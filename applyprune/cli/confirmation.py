@@ -191,7 +191,7 @@ class _Watch(Struct):
         elif is_dry and started.mode is Mode.DELETE and plan.removals and not plan.no_prune:
             # The lines of the dry run name each object.
             self._show("\n".join(deletion_summary(plan, applyset, width)))
-        if asks:
+        if asks:  # guard: asks-first never
             action = f"the {started.mode} of the set {started.name}"
             question = _QUESTIONS.get(started.mode, "Apply these changes")
             to = "of" if started.mode in _QUESTIONS else "to"

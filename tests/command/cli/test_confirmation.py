@@ -276,6 +276,7 @@ def test_plan_is_asked_about_if_another_apply_cannot_undo_it(watch: Watch, name:
 PRUNE = CASES["a prune"]
 
 
+@pytest.mark.holds("asks-first")
 @pytest.mark.parametrize("keys", ["n\n", "\n", "NO\n", "", GONE])
 def test_any_other_answer_than_yes_ends_the_run(watch: Watch, keys: str) -> None:
     """Nothing has been written then; a closed terminal is no yes."""

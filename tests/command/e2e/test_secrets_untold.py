@@ -135,6 +135,9 @@ def _changed(teller: Teller, api: Api, folder: Path) -> str:
     changed = secret(stringData={"plain": OTHER, "new": OTHER})
     told += _compared(teller, _with(folder, changed), codes=(1, 0))
     fixed = _with(folder, {**changed, "immutable": True})
+    file = teller.folder / "own" / "web.plan"
+    told += teller.tell("plan web", "-f", fixed, "--out", file, code={0})
+    assert file.is_file()  # what ``tell`` returns has it
     told += teller.tell("apply web", "-f", fixed, code={0})
     told += teller.tell("apply web", "-f", _with(folder, {**secret(), "immutable": True}), code={3})
     return told + teller.tell("delete web --yes", code={0})
