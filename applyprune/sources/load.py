@@ -32,7 +32,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.identity import GVK
-from applyprune.model.inventory import NO_SOURCE
+from applyprune.model.inventory import NO_SOURCE, RunSource
 from applyprune.model.plan import Plan
 from applyprune.model.problem import (
     MOST_ERRORS,
@@ -58,7 +58,6 @@ from applyprune.sources.yaml import Allowance, AllowanceSpent, Document, YAMLFau
 from applyprune.values import Packed, hiding, packed, pattern, replace
 
 if TYPE_CHECKING:
-    from applyprune.model.inventory import RunSource
     from applyprune.sources.kustomize import Overlay
     from applyprune.sources.work_tree import CommitInput
 

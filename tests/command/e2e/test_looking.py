@@ -38,7 +38,7 @@ def test_status_prints_health_and_drift(plane: Plane, namespace: str, api: Api) 
     assert cells[1][:4] == [namespace, "configmap/a", "Ready", "no"]
     assert re.fullmatch(r"\d+s", cells[1][4])
     assert lines[3] == f"web -n {namespace}: 2 objects, 2 ready"
-    assert re.fullmatch(r"last change: apply by \S+@\S+, \d+s ago, exit code 0", lines[4])
+    assert re.fullmatch(r"last change: apply by \S+, \d+s ago, exit code 0", lines[4])
 
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.patch(f"{path}/a", {"data": {"key": "\x1b[31m"}}, by="kubectl-patch")
