@@ -177,7 +177,9 @@ class Row:
         for name, fields in self.drift.items():
             step = steps[name]
             assert isinstance(step, ApplyStep)
-            found_drift = [f"{one.path}: {one.found} {one.manager}".strip() for one in step.drift]
+            found_drift = [
+                f"{one.path}: {one.found or 'none'} {one.manager}".strip() for one in step.drift
+            ]
             assert found_drift == list(fields)
 
     def _is_expected(self, step: ApplyStep | RemoveStep) -> bool:
