@@ -113,7 +113,10 @@ def test_memory_and_time_of_one_bundle_are_limited(
 def test_reconcile_that_hangs_is_ended(
     site: Plane, site_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """At its deadline."""
+    """At its deadline.
+
+    Slow: a reconcile hangs for the whole of its limit.
+    """
     slow, other = new_tenant(), new_tenant()
     limits = ("time=2", "grace=1")
     with (

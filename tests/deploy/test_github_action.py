@@ -257,7 +257,10 @@ def test_request_without_secrets_is_only_checked(github: GitHubRepository, api: 
 def test_fork_with_credentials_gets_a_plan_without_a_comment(
     github: GitHubRepository, runner: Runner
 ) -> None:
-    """Where a repository gives them to forks; what a fork uploads is applied by nobody."""
+    """Where a repository gives them to forks; what a fork uploads is applied by nobody.
+
+    Slow: each job is several processes of Python.
+    """
     write(github, "one")
     github.variables = {"KUBECONFIG": str(runner.kubeconfig)}
     proposed = done(github.start(request(head=FORK)), "plan")
@@ -453,6 +456,8 @@ def test_inputs_are_no_script(github: GitHubRepository, tmp_path: Path) -> None:
     """A shell never sees them, and applyprune refuses them by its own rules.
 
     No step has an expression in its script, which the runner of these tests rejects.
+
+    Slow: each job is several processes of Python.
     """
     hostile = f"$(touch {tmp_path}/made)`touch {tmp_path}/made`'\"; touch {tmp_path}/made #"
     apply = {"mode": "apply", "bound": "false"}

@@ -117,7 +117,10 @@ def test_recipe_prunes_what_a_guard_refuses_after_an_approval(runner: Runner, ap
 
 @pytest.mark.parametrize("way", MERGES)
 def test_plan_is_found_after_every_way_to_merge(runner: Runner, way: str) -> None:
-    """By the checksum of the manifests, which is that of the merge request."""
+    """By the checksum of the manifests, which is that of the merge request.
+
+    Slow: each job is several processes of Python and Git.
+    """
     merge = Merge(runner.folder)
     runner.write("changed")
     merge.commit("change")

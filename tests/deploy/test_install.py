@@ -224,7 +224,7 @@ def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl
 
 def test_installation_can_do_what_its_messages_say() -> None:
     """Such as --take-over: whatever option the message of an apply may name, it has."""
-    of_input = {"filename", "kustomize", "config", "selector", "only"}
+    of_input = {"filename", "kustomize", "at", "config", "selector", "only"}
     of_apply = {"plan", "check", "no-check", "yes", "fail-fast"}
     assert options("apply") - options("install") == of_input | of_apply
 
@@ -292,7 +292,10 @@ def of_bundles(exchange: Exchange) -> bool:
 def test_installation_stays_until_no_bundle_needs_it(
     ground: Plane, ground_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """All of it or a part: it would leave Bundles that nobody can delete."""
+    """All of it or a part: it would leave Bundles that nobody can delete.
+
+    Slow: a controller starts, and ends each Bundle before its own objects go.
+    """
     install(ground)
     tenant = new_tenant()
     tenant.bundle("web", config_map("a"))

@@ -43,7 +43,10 @@ RUN = [
 def test_commands_print_what_the_page_shows(
     one: Page, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """In order and in one shell, as a reader would type them."""
+    """In order and in one shell, as a reader would type them.
+
+    Slow: it types the commands of a page, and some start a control plane.
+    """
     write_files(one, tmp_path)
     typed = [command for command in commands(one) if runs_here(command)]
     assert wrong_commands(typed, tmp_path, environment) == []

@@ -122,6 +122,7 @@ def test_interrupted_start_leaves_nothing(home: Home, number: signal.Signals, co
 def test_killed_supervisor_takes_its_plane_down_and_the_next_one_starts(
     binaries: Binaries, tmp_path: Path
 ) -> None:
+    """Slow: two control planes start."""
     folder = tmp_path / "plane"
     killed = start(binaries, API_SERVER_ONLY, folder)
     assert len(processes_with(folder)) == 3

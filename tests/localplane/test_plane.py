@@ -52,6 +52,7 @@ def test_pods_get_every_resource_that_published_manifests_request(
 
 
 def test_namespace_is_deleted_with_its_contents(api: Api, kubectl: Kubectl) -> None:
+    """Slow: the controllers of a new control plane delete a namespace."""
     kubectl("create", "namespace", "short-lived")
     kubectl("-n", "short-lived", "create", "configmap", "a", "--from-literal=a=b")
     kubectl("delete", "namespace", "short-lived", "--timeout=300s")
@@ -100,6 +101,7 @@ def test_audit_log_has_every_answered_request(api: Api, audit: AuditTrail, names
 
 
 def test_api_server_alone_serves_and_stores(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
+    """Slow: a control plane starts."""
     small = fresh_plane(API_SERVER_ONLY)
     kubectl("create", "configmap", "a", "--from-literal=a=b", plane=small)
     assert "a" in kubectl("get", "configmaps", "-o", "name", plane=small)

@@ -222,7 +222,10 @@ def test_every_guard_is_held_by_its_tests(guard: Guard, copied: Path) -> None:
 
 @pytest.mark.usefixtures("binaries")
 def test_guard_is_held_by_its_tests(copied: Path) -> None:
-    """The short form: each holder fails, by its own assertion."""
+    """The short form: each holder fails, by its own assertion.
+
+    Slow: each guard runs pytest in a process of its own.
+    """
     _is_missed(guards()["delete-uid"], copied)
 
 

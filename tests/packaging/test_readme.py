@@ -19,7 +19,10 @@ pytestmark = pytest.mark.installs
 
 
 def test_first_block_of_the_readme_leads_to_the_demo(binaries: Binaries, tmp_path: Path) -> None:
-    """With the control plane that the test run has built already."""
+    """With the control plane that the test run has built already.
+
+    Slow: it installs the package as a new user does, and the demo starts a control plane.
+    """
     assert binaries.program.exists()
     block = next(text for language, text in README.blocks if language == "sh")
     assert block.endswith("applyprune demo\n")

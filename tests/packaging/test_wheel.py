@@ -66,7 +66,10 @@ def test_installed_wheel_runs(installed: Path, tmp_path: Path) -> None:
 
 
 def test_demo_runs_from_the_wheel(installed: Path, binaries: Binaries, tmp_path: Path) -> None:
-    """With the control plane that the test run has built already: same sources, same build."""
+    """With the control plane that the test run has built already: same sources, same build.
+
+    Slow: pip installs the wheel, and its demo starts a control plane.
+    """
     assert binaries.program.exists()
     script = "from applyprune.localplane.build import module_digest; print(module_digest())"
     reply = run(installed / "python", "-c", script, cwd=tmp_path)

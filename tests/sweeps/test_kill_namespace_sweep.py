@@ -99,7 +99,10 @@ def ground(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Ground:
 
 @each_scenario
 def test_run_killed_at_each_write_recovers(ground: Ground, scenario: Scenario) -> None:
-    """Before and after it in turn; the recoveries take turns too."""
+    """Before and after it in turn; the recoveries take turns too.
+
+    Slow: a process is killed at each write, and another one recovers.
+    """
 
     def killed_at_write(*arguments: Any) -> Exchange | None:
         return kill_at(*arguments, counts=is_write)

@@ -69,7 +69,10 @@ def ground(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Ground:
 def test_apply_of_plan_killed_at_each_write_continues(
     ground: Ground, scenario: PlanScenario
 ) -> None:
-    """Before and after it in turn; the reads before the first write come in the long form."""
+    """Before and after it in turn; the reads before the first write come in the long form.
+
+    Slow: a process is killed at each write, and another one continues.
+    """
     moments = (Moment.BEFORE, Moment.AFTER)
     _sweep(ground, scenario, lambda number: moments[number % 2], first=scenario.reads + 1)
 

@@ -86,6 +86,8 @@ def test_run_killed_at_each_write_recovers(ground: Ground, scenario: Scenario) -
     """Kill before and after the write in turn; the recoveries take turns too.
 
     Reads are for the long form: before a read, the server is as after the write before.
+
+    Slow: a process is killed at each write, and another one recovers.
     """
     moments = (Moment.BEFORE, Moment.AFTER)
     turns = [scenario.recoveries[name] for name in scenario.turns]

@@ -181,7 +181,10 @@ SHORT = [(0, Record.KEPT), (0, Record.NONE), (1, Record.KEPT), (2, Record.CLEARE
 def test_fields_of_others_survive_applies_of_few_kinds(
     plane: Plane, api: Api, namespace: str, when: int, record: Record
 ) -> None:
-    """The short form."""
+    """The short form.
+
+    Slow: other managers write between many runs.
+    """
     _sweep(_trial(plane, api, namespace, FEW), when, record)
 
 

@@ -76,7 +76,10 @@ def test_pytest_fixture_applies_to_a_cluster(plane: Plane, tmp_path: Path) -> No
 
 
 def test_pytest_fixture_starts_the_embedded_plane(binaries: Binaries, tmp_path: Path) -> None:
-    """Where nothing names a cluster; it is gone afterwards."""
+    """Where nothing names a cluster; it is gone afterwards.
+
+    Slow: the example starts a control plane of its own.
+    """
     programs = tmp_path / "bin"
     programs.mkdir()
     script = programs / "applyprune"

@@ -108,7 +108,10 @@ def test_kinds_and_schemas_are_remembered_for_a_minute(
 
 @pytest.mark.holds("proof-not-remembered")
 def test_no_proof_is_made_by_remembered_kinds(fresh_plane: FreshPlane, tmp_path: Path) -> None:
-    """What was served a moment ago may be gone."""
+    """What was served a moment ago may be gone.
+
+    Slow: each list of kinds is read again until two agree.
+    """
     plane = fresh_plane(API_SERVER_ONLY)
     api, path = Api(plane), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert api("POST", path, crd())[0] == 201

@@ -38,7 +38,10 @@ LONG = {"interval": "1h", "retryInterval": "1h"}
 
 @pytest.mark.holds("recorded-cluster")
 def test_bundle_lives_in_another_cluster(tenant: Tenant, other: OtherCluster, site: Plane) -> None:
-    """All of it: nothing but the Bundle, its source and the kubeconfig is in its own."""
+    """All of it: nothing but the Bundle, its source and the kubeconfig is in its own.
+
+    Slow: a second control plane answers for the other cluster.
+    """
     spec = {**other.admit(tenant, key="value.yaml"), "interval": "2s"}
     tenant.bundle("web", config_map("a"), config_map("b"), **spec)
     message = tenant.failed("web", "NamespaceNotFound")

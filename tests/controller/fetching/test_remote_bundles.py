@@ -124,7 +124,10 @@ def test_credentials_are_tried_as_soon_as_they_are_there(tenant: Tenant, git: Ht
 def test_file_that_is_no_manifest_fails_no_bundle(
     tenant: Tenant, git: HttpsSite, running: Controller
 ) -> None:
-    """By the default list; by rules in the tree, which replace it; and by those of the spec."""
+    """By the default list; by rules in the tree, which replace it; and by those of the spec.
+
+    Slow: a source is checked each second.
+    """
     repository = git.repository()
     workflow = "on: push\njobs: {}\n"
     files = {"a.yaml": file_of("a"), ".github/x.yaml": workflow, "web/.sops.yaml": "x: 1\n"}
@@ -247,7 +250,10 @@ def follow_artifact(tenant: Tenant, registry: Registry, name: str, **more: Any) 
 
 
 def test_bundle_follows_a_tag(tenant: Tenant, registry: Registry) -> None:
-    """Moved, missing, and back; what left it is pruned, and its absence prunes nothing."""
+    """Moved, missing, and back; what left it is pruned, and its absence prunes nothing.
+
+    Slow: a source is checked each second.
+    """
     first = publish(registry, "moved/web:prod", "a", "b")
     follow_artifact(tenant, registry, "moved/web", ref={"tag": "prod"}, path="web")
     tenant.applied("web", f"prod@{first}")

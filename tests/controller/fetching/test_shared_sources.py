@@ -150,7 +150,10 @@ def test_deleted_bundle_needs_no_source(tenant: Tenant, git: HttpsSite) -> None:
 
 
 def test_dependent_follows_without_a_retry(tenant: Tenant, git: HttpsSite) -> None:
-    """What it waits for wakes it: its own retry and its interval are an hour away."""
+    """What it waits for wakes it: its own retry and its interval are an hour away.
+
+    Slow: a source is checked each second.
+    """
     git_credentials(tenant, git)
     first, second = git.repository("web"), git.repository("other")
     hours = {"interval": "1h", "retryInterval": "1h"}
@@ -186,7 +189,10 @@ def served(tenant: Tenant, git: HttpsSite) -> None:
 def test_silent_host_holds_up_no_other_tenant(
     running: Controller, new_tenant: Callable[[], Tenant], git: HttpsSite
 ) -> None:
-    """Nor forty repositories in ten namespaces; nor does a long timeout. The metrics tell."""
+    """Nor forty repositories in ten namespaces; nor does a long timeout. The metrics tell.
+
+    Slow: a silent host has its whole patience.
+    """
     with silent_host() as silent:
         for _ in range(10):
             other = new_tenant()
@@ -206,7 +212,10 @@ def test_silent_host_holds_up_no_other_tenant(
 def test_server_that_drips_holds_up_no_other_tenant(
     running: Controller, new_tenant: Callable[[], Tenant], git: HttpsSite
 ) -> None:
-    """It answers each check at once, and a fetch from it would take for ever."""
+    """It answers each check at once, and a fetch from it would take for ever.
+
+    Slow: a server that drips has its whole patience.
+    """
 
     def drip(call: tls_site.Call) -> tls_site.Answer:
         if call.method == "HEAD":

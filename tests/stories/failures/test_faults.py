@@ -87,6 +87,8 @@ def test_kind_in_outdated_discovery_is_counted_again(
 
     Met with kube-prometheus: the Namespace, counted right after its CRDs went, was refused. Slow:
     the controllers of the plane empty the Namespace.
+
+    Slow: discovery is read again until it has the kind.
     """
     room = f"{spoiled.namespace}-room"
     deleted: list[int] = []

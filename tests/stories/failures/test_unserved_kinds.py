@@ -41,6 +41,8 @@ def test_aggregated_api_goes_comes_back_and_is_deleted(
 
     Its APIService and that one's Service are of the set, and stay as long as one object does. Slow:
     it starts a control plane, and another API server as the backend.
+
+    Slow: the server looks at an aggregated API every few seconds.
     """
     plane = fresh_plane(API_SERVER_ONLY)
     api, stage = Api(plane), Stage(plane.kubeconfig, "default")

@@ -152,7 +152,10 @@ REPLICAS = ("f:spec", "f:replicas")
 def test_ignored_field_that_only_we_own_keeps_its_value(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
-    """Left out at once it would fall back to 1; wanted back, it is ours again."""
+    """Left out at once it would fall back to 1; wanted back, it is ours again.
+
+    Slow: each case is three runs and a process of kubectl.
+    """
     path = _path(stage)
     stage.run(_deployment(replicas=5))
     seen: list[int] = []

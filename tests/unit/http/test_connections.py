@@ -178,7 +178,10 @@ def test_interrupt_within_libcurl_reaches_the_caller(
 
 @pytest.mark.holds("proxy-headers")
 def test_proxy_gets_no_header_of_a_request() -> None:
-    """What is for the server goes through the tunnel only."""
+    """What is for the server goes through the tunnel only.
+
+    Slow: each case starts a proxy and makes keys.
+    """
     seen = Seen()
     with listening(seen.serve) as proxy, closing(Connections(Route())) as connections:
         sent = Sent(

@@ -61,7 +61,10 @@ def test_line_end_after_a_token_is_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.holds("silent-git-server")
 def test_silent_server_is_named_within_the_patience(site: HttpsSite) -> None:
-    """Long before the time of the source: it has accepted the connection, and says no more."""
+    """Long before the time of the source: it has accepted the connection, and says no more.
+
+    Slow: a silent server has its whole patience.
+    """
     site.repository().commit(FILES)
     site.hold = threading.Event()
     try:
