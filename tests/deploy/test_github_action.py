@@ -388,12 +388,14 @@ PROGRAM = ROOT / "deploy/pipeline/github_action.py"
 
 @pytest.fixture(scope="module")
 def action() -> Any:
-    """The program of the action, for its decisions alone."""
+    """The program of the action, for its decisions alone; no bytecode of it comes into a wheel."""
     spec = importlib.util.spec_from_file_location("github_action", PROGRAM)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)
+        spec.loader.exec_module(module)
     return module
 
 

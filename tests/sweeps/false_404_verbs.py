@@ -242,6 +242,7 @@ VERBS = (
 )
 _OF_BUNDLES = ("approve", "reconcile", "resume", "suspend")
 LEFT_OUT: Mapping[str, str] = {
+    "rollback": "it reads the inventory, and is an `apply` then",
     **{
         f"bundle {verb}": "it writes one field of the Bundle at most, and no object of the set"
         for verb in _OF_BUNDLES
