@@ -10,14 +10,14 @@ from collections import defaultdict
 from tests.support.durations import Record
 
 BUDGETS = {
-    "stories": 1020,
-    "controller": 730,
-    "deploy": 280,
-    "command": 240,
-    "sweeps": 150,
-    "unit": 150,
-    "packaging": 90,
-    "contract": 80,
+    "controller": 550,
+    "stories": 520,
+    "deploy": 220,
+    "command": 165,
+    "unit": 145,
+    "sweeps": 140,
+    "contract": 85,
+    "packaging": 85,
 }
 """CPU seconds of each folder, with those of its control planes, on two cores of 2026."""
 OTHERS = 20

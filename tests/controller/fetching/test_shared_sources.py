@@ -71,6 +71,8 @@ def test_second_bundle_of_a_known_source_is_applied_at_once(
     """Also one of another tenant with the same credentials: no other look tells it anything.
 
     A source that is no good says so to the second one, too.
+
+    Slow: a source is checked each second.
     """
     git.repository().commit({"web/a.yaml": file_of("a")})
     other = new_tenant()
