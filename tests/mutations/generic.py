@@ -34,7 +34,7 @@ MUTATED = (
     "applyprune/planning",
     *(f"applyprune/engine/{name}.py" for name in ("apply", "dry_run", "prune", "send", "waiting")),
 )
-TESTS = ("tests/unit/planning", "tests/stories")
+TESTS = ("tests/decisions", "tests/unit/planning", "tests/stories")
 NOTICED = {"killed", "timeout"}
 _RESULT = re.compile(r"^ +(\S+__mutmut_\d+): (.+)$", re.MULTILINE)
 
