@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from msgspec import Struct
 
@@ -79,9 +79,6 @@ from applyprune.sources.web import check_url, download
 from applyprune.system.processes import ProcessGuard, ProcessLimits
 from applyprune.values import encode, hiding, replace
 
-if TYPE_CHECKING:
-    from applyprune.sources.work_tree import CommitInput
-
 STDIN = "-"
 _GIT = ".git"
 """What the root of a repository has, and what is never a part of its source."""
@@ -120,6 +117,18 @@ def read_sources(
         yield from reader.read(path)
     for error in moment.changes():
         yield InputSource("", "", error)
+
+
+class CommitInput(Struct, frozen=True):
+    """The files of a commit that an input consists of."""
+
+    commit: str
+    """Its whole ID."""
+    shown: str
+    """How it is called in places: as the user has named it."""
+    parts: Sequence[tuple[str | Overlay, str, FileTree | InputError]]
+    """Each path of the command line, the path from the root that it means, and the files that are
+    needed to read it, or what is wrong. A pattern may mean several."""
 
 
 class InputSource(Struct, frozen=True):

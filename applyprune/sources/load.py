@@ -50,6 +50,7 @@ from applyprune.model.text import DNS_LABEL, and_more, is_dns_label
 from applyprune.planning.normalize import SECRET_PARTS, is_secret
 from applyprune.sources.documents import read_documents, text_in
 from applyprune.sources.excerpt import document_around, excerpt, item_lines, lines_of, nearest
+from applyprune.sources.folders import is_manifest_name
 from applyprune.sources.inputs import ignore, read_sources, shown_given
 from applyprune.sources.moment import Moment
 from applyprune.sources.source_ignore import rules_in
@@ -58,8 +59,8 @@ from applyprune.sources.yaml import Allowance, AllowanceSpent, Document, YAMLFau
 from applyprune.values import Packed, hiding, packed, pattern, replace
 
 if TYPE_CHECKING:
+    from applyprune.sources.inputs import CommitInput
     from applyprune.sources.kustomize import Overlay
-    from applyprune.sources.work_tree import CommitInput
 
 
 def read(
@@ -510,7 +511,6 @@ _GENERATED = (
 _KUSTOMIZE = "Build its folder: applyprune apply NAME -k DIR"
 _LIVE = "This is a copy of a live object: remove what the server added, also status and defaults."
 _LEAVE_OUT = "If it is not meant as a manifest, leave it out: by .sourceignore, or --ignore-paths."
-_OF_FILES = (".yaml", ".yml", ".json")
 # apimachinery's IsValidPathSegmentName forbids the first two; the others would end the path. Names
 # of RBAC objects may have spaces.
 _UNSAFE = frozenset("/%?#")
@@ -683,7 +683,7 @@ def _hint_to_quote(value: Any) -> str:
 def _hint_for(origin: Origin) -> str:
     if "kustomization.y" in origin.path.lower():
         return _KUSTOMIZE
-    is_file = "://" not in origin.path and origin.path.lower().endswith(_OF_FILES)
+    is_file = "://" not in origin.path and is_manifest_name(origin.path)
     return _LEAVE_OUT if is_file else ""
 
 

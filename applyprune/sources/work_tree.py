@@ -22,6 +22,7 @@ from applyprune.model.text import and_more
 from applyprune.sources.folders import is_manifest_name, is_pattern, matches_pattern
 from applyprune.sources.git_program import GitProgram
 from applyprune.sources.git_store import CommitTree, parse_entries
+from applyprune.sources.inputs import STDIN, CommitInput, shown_given
 from applyprune.sources.kustomize import NAMES, Overlay
 from applyprune.sources.source_ignore import FILE as IGNORE_FILE
 from applyprune.sources.source_ignore import folders_above
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 Given: TypeAlias = "Sequence[str | Overlay]"
 """The paths that a command line names."""
-_STDIN = "-"
 _GIT = ".git"
 _SECONDS = 60.0
 _SHOWN = 3
@@ -101,18 +101,6 @@ def _git(where: str) -> Iterator[GitProgram]:
 # The input as of another commit.
 
 
-class CommitInput(Struct, frozen=True):
-    """The files of a commit that an input consists of."""
-
-    commit: str
-    """Its whole ID."""
-    shown: str
-    """How it is called in places: as the user has named it."""
-    parts: Sequence[tuple[str | Overlay, str, FileTree | InputError]]
-    """Each path of the command line, the path from the root that it means, and the files that are
-    needed to read it, or what is wrong. A pattern may mean several."""
-
-
 def input_at(paths: Given, revision: str) -> CommitInput:
     """Return the files of an input as of a commit of its work tree.
 
@@ -162,7 +150,7 @@ def _common_work_tree(paths: Given) -> WorkTree:
     found: WorkTree | None = None
     for path in map(_folder_or_file, paths):
         shown = _named(path)
-        if path == _STDIN or is_url(path):
+        if path == STDIN or is_url(path):
             raise UsageError(
                 f"{shown} has no commit", hint="Give --at with files and folders of a work tree."
             )
@@ -252,12 +240,12 @@ def source_of(paths: Given, moment: Moment) -> RunSource:
 
 def _local(paths: Given) -> Iterator[str]:
     for path in map(_folder_or_file, paths):
-        if path != _STDIN and not is_url(path):
+        if path != STDIN and not is_url(path):
             yield path
 
 
 def _named(path: str) -> str:
-    return "standard input" if path == _STDIN else shown_path(path)
+    return "standard input" if path == STDIN else shown_given(path)
 
 
 def source_at(paths: Given, commit: str) -> RunSource:
@@ -281,7 +269,7 @@ def _again(paths: Given, tree: WorkTree) -> Mapping[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for path in paths:
         text = _folder_or_file(path)
-        inside = "" if text == _STDIN or is_url(text) else (_path_in(tree, text) or ".")
+        inside = "" if text == STDIN or is_url(text) else (_path_in(tree, text) or ".")
         if not inside or inside.startswith("..") or shown_path(inside) != inside:
             return {}
         key = "kustomize" if isinstance(path, Overlay) else "filename"

@@ -11,6 +11,8 @@ import pytest
 from applyprune.errors import ApplypruneError, InputError, UsageError
 from applyprune.model.inventory import RunSource
 from applyprune.sources import Input, Overlay, read
+from applyprune.sources.moment import Moment
+from applyprune.sources.work_tree import source_of
 from tests.support.repository import Repository
 
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"
@@ -170,6 +172,21 @@ def test_input_without_a_commit_has_only_its_paths(
     assert source(str(empty.root)) == RunSource(".")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert source("deploy/prod") == RunSource("deploy/prod")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://ana:hunter2@example.com/a.yaml", "https://example.com/a.yaml?token=hunter2"],
+)
+def test_source_of_an_address_has_no_credential(repository: Repository, address: str) -> None:
+    """The inventory records it, and an error names it: alone, and beside files of a work tree."""
+    for paths in ([address], ["deploy/prod", address]):
+        shown = source_of(paths, Moment()).shown
+        assert "example.com/a.yaml" in shown
+        assert "hunter2" not in shown
+    with pytest.raises(UsageError, match="has no commit") as caught:
+        read([address], at="HEAD")
+    assert "hunter2" not in str(caught.value)
 
 
 def names(given: Input) -> list[str]:
