@@ -9,10 +9,20 @@ from __future__ import annotations
 import codecs
 import json
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
 
 from applyprune.sources.yaml import (
     MAX_DEPTH,
@@ -23,6 +33,7 @@ from applyprune.sources.yaml import (
     YAMLFault,
     document_of,
     duplicate_key,
+    events,
     json_number,
     parse_integer,
     place_in,
@@ -31,6 +42,9 @@ from applyprune.sources.yaml import (
     yaml_fault,
 )
 from applyprune.values import pattern, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 class NumberedDocument(Struct, frozen=True):
@@ -323,3 +337,57 @@ _DECODER = json.JSONDecoder(
     parse_int=parse_integer,
     parse_constant=_constant,
 )
+
+
+# What another tool has stored as it sent it: it may have accepted what is refused in an input.
+
+
+_BEGINS = pattern(r"(?:\A|(?<=\n))---")
+_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+
+
+def stored_documents(text: str) -> Iterator[Any]:
+    """Yield each document as plain data; None for one that nothing reads.
+
+    Where the reader of input finds a fault, such as a duplicate key, the last value of a key counts
+    and each scalar is text: that is enough to see which object it is.
+    """
+    allowance = Allowance()
+    # JSON may hold half a character.
+    for piece in _BEGINS.split(text.encode("utf-8", "replace").decode()):
+        for one in read_documents(piece.encode(), allowance):
+            yield one.content.value if isinstance(one.content, Document) else _loosely(piece)
+
+
+def _loosely(piece: str) -> Any:
+    try:
+        take = events(piece)
+        while type(event := take()) in {StreamStartEvent, DocumentStartEvent}:
+            pass
+        return None if type(event) is StreamEndEvent else _node(take, event, {}, 1)
+    except (YAMLError, YAMLFault):
+        return None
+
+
+def _node(take: Callable[[], Any], event: Any, anchors: dict[str, Any], depth: int) -> Any:
+    """Return the value that begins with an event; an alias is the same value, not a copy."""
+    kind = type(event)
+    if kind is AliasEvent:
+        return anchors.get(event.anchor)
+    if depth > MAX_DEPTH:
+        raise YAMLFault(TOO_DEEP)
+    value: Any
+    if kind is ScalarEvent:
+        value = None if not event.style and event.value in _NOTHING else event.value
+    elif kind is SequenceStartEvent:
+        value = []
+        while type(item := take()) is not SequenceEndEvent:
+            value.append(_node(take, item, anchors, depth + 1))
+    else:
+        value = {}
+        while type(key := take()) is not MappingEndEvent:
+            name = _node(take, key, anchors, depth + 1)
+            value[str(name)] = _node(take, take(), anchors, depth + 1)
+    if event.anchor is not None:
+        anchors[event.anchor] = value
+    return value
