@@ -84,7 +84,12 @@ RULES: Mapping[str, Sequence[str]] = {
         "planning/served_kinds.py",
         "planning/server_errors.py",
     ),
-    "No Secret is shown": ("cluster/messages.py", "output/", "planning/secrets.py"),
+    "No Secret is shown": (
+        "cluster/messages.py",
+        "output/",
+        "planning/secrets.py",
+        "planning/tool_records.py",
+    ),
     "Ready means that it is ready": (
         "engine/status.py",
         "engine/waiting.py",

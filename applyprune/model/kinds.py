@@ -159,6 +159,7 @@ STATEFUL_SET = _kind(
     "stateful-set",
     strategy="updateStrategy",
 )
+APPLICATION = _kind("Application.argoproj.io")
 AUTOSCALER = _kind("HorizontalPodAutoscaler.autoscaling", ready="autoscaler")
 JOB = _kind("Job.batch", None, "runs-once")
 CRON_JOB = _kind(
@@ -178,6 +179,8 @@ GATEWAY = _kind("Gateway.gateway.networking.k8s.io")
 GATEWAY_CLASS = _kind("GatewayClass.gateway.networking.k8s.io", None, "cluster")
 SCALED_OBJECT = _kind("ScaledObject.keda.sh")
 """KEDA's autoscaler: its operator makes a HorizontalPodAutoscaler of it, a moment later."""
+RESOURCE_GROUP = _kind("ResourceGroup.kpt.dev")
+KUSTOMIZATION = _kind("Kustomization.kustomize.toolkit.fluxcd.io")
 INGRESS = _kind("Ingress.networking.k8s.io")
 INGRESS_CLASS = _kind("IngressClass.networking.k8s.io", _NAMED, "cluster at-once")
 _kind("NetworkPolicy.networking.k8s.io", _NAMED, "at-once counts-empty")

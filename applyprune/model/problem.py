@@ -126,6 +126,7 @@ class ProblemKind(StrEnum):
     MOVED = "Moved"
     REDIRECTED = "Redirected"
     NEW_SET = "NewSet"
+    TOOL_RECORD = "ToolRecord"
 
 
 class Mark(Struct, frozen=True):

@@ -83,7 +83,7 @@ class ApplySetIdentity(Struct, frozen=True, dict=True):
     @cached_property
     def id(self) -> str:
         """Return the ApplySet ID: a hash of the inventory's name, namespace, kind and group."""
-        return _applyset_id(self.inventory)
+        return applyset_id(self.inventory)
 
     @cached_property
     def manager(self) -> str:
@@ -101,7 +101,8 @@ class ApplySetIdentity(Struct, frozen=True, dict=True):
 
 
 @cache
-def _applyset_id(ref: Ref) -> str:
+def applyset_id(ref: Ref) -> str:
+    """Return the ID of the ApplySet with this parent."""
     text = f"{ref.name}.{ref.namespace}.{ref.kind}.{ref.group}"
     digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
     return f"applyset-{digest.decode().rstrip('=')}-v1"
