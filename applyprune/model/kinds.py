@@ -58,6 +58,8 @@ class Trait(StrEnum):
     """Pods of any namespace may name it."""
     NAMED_BY_CUSTOM = "by-custom"
     """A custom resource may name it, in a field that only its own kind knows."""
+    SELECTED = "selected"
+    """Selectors choose its objects by their labels: what owns them does, or Services."""
     HAS_BACKEND = "backend"
     """It passes requests on to Pods."""
     BLOCKS = "blocks"
@@ -117,7 +119,7 @@ SERVICE_ACCOUNT = _kind("ServiceAccount", _NAMED, "at-once by-pods by-custom", e
 LIMITS = _kind("LimitRange", _NAMED, "at-once")
 QUOTA = _kind("ResourceQuota", _NAMED, "at-once")
 SERVICE = _kind("Service", _NAMING, "backend", "service")
-POD = _kind("Pod", ready="pod", template=())
+POD = _kind("Pod", None, "selected", "pod", template=())
 REPLICATION_CONTROLLER = _kind("ReplicationController", None, "keeps-pods", "replica-set")
 _kind("Endpoints", None, "generated")
 _kind("Event", None, "generated")
@@ -142,9 +144,9 @@ API_SERVICE = _kind(
     "APIService.apiregistration.k8s.io", _ADMITTING, "cluster backend blocks", "api-service"
 )
 BUNDLE = _kind("Bundle.applyprune.dev", None, "has-set no-recreate")
-_kind("ControllerRevision.apps", None, "free-form")
+_kind("ControllerRevision.apps", None, "free-form selected")
 DAEMON_SET = _kind("DaemonSet.apps", None, "keeps-pods", "daemon-set", strategy="updateStrategy")
-REPLICA_SET = _kind("ReplicaSet.apps", None, "keeps-pods", "replica-set")
+REPLICA_SET = _kind("ReplicaSet.apps", None, "keeps-pods selected", "replica-set")
 DEPLOYMENT = _kind(
     "Deployment.apps",
     None,

@@ -17,6 +17,7 @@ from msgspec import Struct
 from applyprune.errors import InputError
 from applyprune.model.fieldset import NO_FIELDS, FieldSet
 from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.kinds import Trait, kinds_with
 from applyprune.model.live import BUNDLES, mapping
 from applyprune.model.options import parse_duration
 from applyprune.model.plan import ApplyRule, OnConflict
@@ -418,6 +419,67 @@ OWNER_MARKS: tuple[OwnerMark, ...] = (
     OwnerMark("OLM", "labels", "olm.owner", "the OLM operator {}"),
 )  # fmt: skip
 """The marks by which other tools own an object: it is not adopted unless the user says so."""
+
+
+# The marks that go when a set takes an object in.
+#
+# They say nothing but whose the object is, so only their own tool reads them. What else it writes
+# may be a wish of the user, such as kapp's ``delete-strategy``, or what others select by, such as
+# ``app.kubernetes.io/instance``: that stays. A mark here is the object's own, never one in a
+# selector or in the template of its Pods.
+
+
+class PureMark(Struct, frozen=True):
+    """An annotation or label that only says which tool has made an object, or for what."""
+
+    tool: str
+    part: str
+    key: str
+    value: str = ""
+    """The value that makes it a mark; empty if each does."""
+
+
+def _pure(tool: str, part: str, prefix: str, *names: str) -> tuple[PureMark, ...]:
+    return tuple(PureMark(tool, part, f"{prefix}/{name}") for name in names)
+
+
+PURE_MARKS: tuple[PureMark, ...] = (
+    *_pure("Helm", "annotations", "meta.helm.sh", "release-name", "release-namespace"),
+    PureMark("Helm", "labels", "app.kubernetes.io/managed-by", "Helm"),
+    *_pure("Flux", "labels", _FLUX, "name", "namespace", "checksum"),
+    *_pure("Flux", "annotations", _FLUX, "checksum"),
+    *_pure("Flux", "labels", "helm.toolkit.fluxcd.io", "name", "namespace"),
+    *_pure("Argo CD", "annotations", _ARGO, "tracking-id", "installation-id"),
+    *_pure("Argo CD", "labels", _ARGO, "instance"),
+    *_pure("kapp", "labels", "kapp.k14s.io", "app", "association"),
+    *_pure(
+        "kapp", "annotations", "kapp.k14s.io",
+        "identity", "nonce", "original", "original-diff", "original-diff-full", "original-diff-md5",
+    ),
+    *_pure("cli-utils", "annotations", "config.k8s.io", "owning-inventory"),
+    *_pure("kluctl", "labels", "kluctl.io", "discriminator"),
+    *_pure("kluctl", "annotations", "kluctl.io", "deployment-item-dir"),
+)  # fmt: skip
+"""All of them."""
+_LABELS_STAY = kinds_with(Trait.SELECTED)
+
+
+def pure_marks(
+    kind: GroupKind, labels: Mapping[str, object], annotations: Mapping[str, object]
+) -> Iterator[tuple[str, str]]:
+    """Yield the part and the key of each such mark of an object of a kind.
+
+    Of what selectors choose by its labels, all labels stay: without one, a Pod would leave its
+    ReplicaSet.
+    """
+    keeps = kind in _LABELS_STAY  # guard: labels-of-pods -> False
+    for mark in PURE_MARKS:
+        there = labels if mark.part == "labels" else annotations
+        if mark.key not in there or (keeps and mark.part == "labels"):
+            continue
+        # guard: managed-by-others always
+        if not mark.value or there[mark.key] == mark.value:
+            yield mark.part, mark.key
 
 
 def _word(value: str, documented: tuple[str, ...]) -> str | None:
