@@ -40,6 +40,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "planning/decide.py",
         "planning/desired.py",
         "planning/full_reads.py",
+        "planning/import_content.py",
         "planning/staying_fields.py",
         "planning/managed_fields.py",
         "planning/marks.py",
@@ -75,6 +76,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "engine/apply.py",
         "engine/checks.py",
         "engine/dry_run.py",
+        "engine/import_objects.py",
         "engine/reader.py",
         "engine/send.py",
         "http.py",
@@ -85,6 +87,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "planning/server_errors.py",
     ),
     "No Secret is shown": (
+        "cli/importing.py",
         "cluster/messages.py",
         "output/",
         "planning/secrets.py",

@@ -195,7 +195,8 @@ COMMANDS = {
     **dict.fromkeys(("ls", "ps", "apps"), _LISTED),
     "describe": "Use applyprune status NAME, or applyprune explain NAME KIND/NAME.",
     **dict.fromkeys(("create", "deploy", "sync", "upgrade", "update"), _APPLY),
-    **dict.fromkeys(("import", "adopt"), "Apply its manifest: see --adopt of applyprune apply."),
+    "adopt": "Apply its manifest: see --adopt of applyprune apply. To get it: applyprune import.",
+    **dict.fromkeys(("export", "neat"), "Use applyprune import."),
     **dict.fromkeys(("template", "render"), _RENDER),
     **dict.fromkeys(("build", "kustomize"), "Use applyprune plan NAME -k DIR."),
     **dict.fromkeys(

@@ -215,6 +215,13 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "publish",
             "Write an applyprune.yaml for the set NAME.",
         ),
+        "import": (
+            "importing",
+            (
+                "Write clean manifests of what lives in the cluster, as a person would have "
+                "written them."
+            ),
+        ),
     },
     "Publish": {
         "push": (

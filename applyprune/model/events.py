@@ -29,7 +29,10 @@ from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import (
     ArtifactPushed,
+    ImportEnded,
     InputChecked,
+    ManifestMade,
+    OwnerFound,
     VersionReport,
 )
 from applyprune.values import hiding
@@ -348,6 +351,9 @@ Event: TypeAlias = (
     | ObjectBelongs
     | ArtifactPushed
     | InputChecked
+    | ManifestMade
+    | ImportEnded
+    | OwnerFound
     | VersionReport
     | ErrorRaised
     | Finished

@@ -49,13 +49,26 @@ def as_yaml(*bodies: Mapping[str, Any] | None) -> Sequence[list[str]]:
     """Return the lines of each body, all in the same style; None has no lines."""
     # libyaml is three times as fast, but it cannot write all texts as blocks.
     pure = any(_ONLY_PURE.search(text) for body in bodies for text in _blocks(body))
+    yaml = _writer(pure=pure)
+    return [[] if body is None else _lines(yaml, body) for body in bodies]
+
+
+def as_manifest(body: Mapping[str, Any]) -> str:
+    """Return an object as a person writes it: with its fields in the order of the API."""
+    pure = any(_ONLY_PURE.search(text) for text in _blocks(body))
+    stream = StringIO()
+    _writer(pure=pure).dump(body, stream)
+    return stream.getvalue()
+
+
+def _writer(*, pure: bool) -> YAML:
     yaml = YAML(typ="safe", pure=pure)
     yaml.Representer = _Representer
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.allow_unicode = True
     yaml.width = 1_000_000_000
-    return [[] if body is None else _lines(yaml, body) for body in bodies]
+    return yaml
 
 
 _FIRST = {"apiVersion": 0, "kind": 1, "metadata": 2}

@@ -433,3 +433,18 @@ def parse_ready_when(text: str) -> tuple[str, str]:
             "must be KIND.GROUP=EXPRESSION: certificate.cert-manager.io=self.status.ready"
         )
     return kind, expression
+
+
+class ImportOptions(Struct, frozen=True):
+    """Which objects an import writes."""
+
+    objects: tuple[str, ...] = ()
+    """``KIND/NAME`` of each; empty for all."""
+    selector: Selector | None = None
+    """Which labels the objects have in the cluster; None for any."""
+    source: str = ""
+    """``TOOL:NAME`` of the record of another tool; empty for whatever lives there."""
+    everywhere: bool = False
+    """Whether all namespaces count, and what has none."""
+    secrets: bool = False
+    """Whether Secrets are written, with their values."""

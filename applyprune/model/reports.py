@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct, field
 
+from applyprune.model.identity import Ref
 from applyprune.model.text import and_more, counted
 
 
@@ -118,3 +120,42 @@ class ArtifactPushed(Struct, frozen=True):
     """How many objects its manifests have."""
     dry_run: bool = False
     """Whether nothing was sent."""
+
+
+class ManifestMade(Struct, frozen=True):
+    """An import has made the manifest of a live object, and proved it."""
+
+    ref: Ref
+    manifest: Mapping[str, Any] | None
+    """The manifest; None if a file has it."""
+    tool: str = ""
+    """What of another tool owns the object; empty if nothing does."""
+    path: str = ""
+    """The file that has it; empty for standard output."""
+
+
+class ImportEnded(Struct, frozen=True):
+    """An import has ended."""
+
+    left_out: Mapping[str, int]
+    """How many objects were left out, by the reason in words."""
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    """How many manifests there are, by kind."""
+    path: str = ""
+    """The folder or the file that has them; empty for standard output."""
+    next: str = ""
+    """The command that shows what an adoption would do; empty if there is none."""
+
+
+class OwnerFound(Struct, frozen=True):
+    """Objects that live in one namespace, and are under one owner."""
+
+    owner: str
+    """Whose they are: ``the Helm release web``; empty if no tool says that they are its own."""
+    namespace: str
+    """Empty for objects without a namespace."""
+    count: int
+    kinds: Mapping[str, int]
+    """How many of each kind."""
+    source: str = ""
+    """What ``--from`` takes for it: ``helm:web``; empty if that is nothing."""

@@ -5,7 +5,7 @@ Tables are written when they are complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
@@ -21,7 +21,7 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import RunRecord
 from applyprune.model.options import Mode
-from applyprune.model.reports import VersionReport
+from applyprune.model.reports import ImportEnded, OwnerFound, VersionReport
 from applyprune.model.text import age, age_of, and_more, counted
 from applyprune.output.printers import OutputTarget, version_line
 from applyprune.output.problem_text import problem_text
@@ -431,6 +431,48 @@ def _run_by(run: RunRecord) -> str:
     who = run.actor or run.who.rpartition("@")[0] or run.who
     job = run.url.rstrip("/").rpartition("/")[2]
     return f"{who} job {job}" if job.isdecimal() else who
+
+
+# What an import has found and written.
+
+
+def owner_table(events: Sequence[OwnerFound], target: OutputTarget) -> str:
+    """Return the table of what lives in the cluster, and under whom."""
+    rows = [
+        [
+            one.namespace or "-",
+            one.owner or "nobody",
+            str(one.count),
+            _kinds(one.kinds, 0 if target.wide else _KINDS_SHOWN),
+            one.source or "-",
+        ]
+        for one in events
+    ]
+    head = ["NAMESPACE", "UNDER", "OBJECTS", "KINDS", "FROM"]
+    return table(head, rows, target.table_width, full_head=True)
+
+
+_KINDS_SHOWN = 3
+
+
+def _kinds(kinds: Mapping[str, int], most: int = 0) -> str:
+    """Return ``2 Deployments, 1 Service``, the most frequent first."""
+    ordered = sorted(kinds.items(), key=lambda one: (-one[1], one[0]))
+    named = [counted(count, kind) for kind, count in ordered]
+    return and_more(named, most or len(named))
+
+
+def imported_lines(event: ImportEnded) -> Iterator[str]:
+    """Yield the lines that end an import."""
+    count = sum(event.kinds.values())
+    if event.path:
+        kinds = f": {_kinds(event.kinds)}" if count else ""
+        yield f"{counted(count, 'manifest')} written to {event.path}{kinds}"
+    if event.left_out:
+        counts = (f"{why} ({number})" for why, number in event.left_out.items())
+        yield f"left out: {', '.join(counts)}"
+    if event.next:
+        yield f"Next: {event.next}"
 
 
 # The plan of a Bundle that waits for an approval.

@@ -64,7 +64,10 @@ from applyprune.model.plan import (
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Origin, Problem
 from applyprune.model.reports import (
     ArtifactPushed,
+    ImportEnded,
     InputChecked,
+    ManifestMade,
+    OwnerFound,
     VersionReport,
 )
 from applyprune.output.printers import OutputTarget
@@ -149,6 +152,9 @@ def document(report: RunReport) -> dict[str, Any]:
         "belongs": data(report.belongs),
         "artifact": data(report.artifact),
         "inputChecked": data(report.input_checked),
+        "manifests": data(report.manifests),
+        "owners": data(report.owners),
+        "imported": data(report.imported),
         "warnings": data(report.warnings),
         "mismatches": data(report.mismatches),
         "pruneBlocked": data(report.prune_blocked),
@@ -390,6 +396,9 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
         ObjectBelongs: "objectBelongs",
         ArtifactPushed: "artifact",
         InputChecked: "inputChecked",
+        ManifestMade: "manifest",
+        OwnerFound: "owner",
+        ImportEnded: "imported",
         VersionReport: "version",
         ErrorRaised: "error",
         Finished: "finished",
@@ -452,6 +461,9 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         FieldsOfManager: _keys_in("who fields more time"),
         ArtifactPushed: _keys_in("artifact digest objects dry_run=dryRun"),
         InputChecked: _keys_in("objects unknown=unknownKinds"),
+        ManifestMade: _keys_in("ref tool path manifest"),
+        OwnerFound: _keys_in("owner namespace count kinds source"),
+        ImportEnded: _keys_in("kinds left_out=leftOut path next"),
         VersionReport: _keys_in("client python platform server"),
         ErrorRaised: _keys_in("problem"),
         Finished: _keys_in("counts exit_code=exitCode elapsed problem"),

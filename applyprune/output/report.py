@@ -36,7 +36,10 @@ from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import (
     ArtifactPushed,
+    ImportEnded,
     InputChecked,
+    ManifestMade,
+    OwnerFound,
     VersionReport,
 )
 from applyprune.output.terminal import table
@@ -60,6 +63,9 @@ class RunReport(Struct):
     belongs: list[ObjectBelongs] = field(default_factory=list)
     artifact: ArtifactPushed | None = None
     input_checked: InputChecked | None = None
+    manifests: list[ManifestMade] = field(default_factory=list)
+    owners: list[OwnerFound] = field(default_factory=list)
+    imported: ImportEnded | None = None
     warnings: list[Problem] = field(default_factory=list)
     mismatches: list[Mismatch] = field(default_factory=list)
     versions: VersionReport | None = None
@@ -232,6 +238,12 @@ class RunReport(Struct):
                 self.artifact = event
             case InputChecked():
                 self.input_checked = event
+            case ManifestMade():
+                self.manifests.append(event)
+            case OwnerFound():
+                self.owners.append(event)
+            case ImportEnded():
+                self.imported = event
 
     def _report_of(self, ref: Ref, single: str = "") -> ObjectReport:
         """Return the report to add to: a new one if the part ``single`` is already taken."""

@@ -34,17 +34,23 @@ from applyprune.model.events import (
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import Mismatch
+from applyprune.model.object_yaml import as_manifest
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.reports import (
     ArtifactPushed,
+    ImportEnded,
     InputChecked,
+    ManifestMade,
+    OwnerFound,
     VersionReport,
 )
 from applyprune.model.text import and_more, visible
 from applyprune.output.inspection import (
     InspectionPrinter,
     belongs_lines,
+    imported_lines,
+    owner_table,
     run_lines,
     run_table,
 )
@@ -107,6 +113,7 @@ class TextPrinter:
         self._inspection = InspectionPrinter(target, shows_drift=shows_drift)
         self._listed: list[EntryListed] = []
         self._runs: list[RunListed] = []
+        self._owners: list[OwnerFound] = []
         self._has_error = False
         self._lines = 0
         self._failures: list[tuple[Ref, int]] = []
@@ -136,6 +143,9 @@ class TextPrinter:
             ObjectBelongs: self._belongs,
             ArtifactPushed: lambda event: self._out(event.artifact),
             InputChecked: lambda event: self._out(event.text),
+            ManifestMade: self._manifest,
+            OwnerFound: self._owners.append,
+            ImportEnded: self._imported,
             ErrorRaised: self._error,
             Finished: self._finished,
         }
@@ -151,6 +161,7 @@ class TextPrinter:
         self._inspection.close()
         if self._listed:
             self._target.out(_entry_table(self._listed, self._target))
+        self._owner_table()
         if self._runs:
             self._target.out(run_table(self._runs, self._target))
 
@@ -162,6 +173,23 @@ class TextPrinter:
         if word and colour:
             text = text.replace(f" {word}", f" {styled(word, colour)}", 1)
         self._target.out(text)
+
+    def _manifest(self, event: ManifestMade) -> None:
+        if event.manifest is not None:
+            text = as_manifest(event.manifest).removesuffix("\n")
+            self._target.out(f"---\n{text}")
+
+    def _imported(self, event: ImportEnded) -> None:
+        self._owner_table()
+        # Beside manifests on standard output, it is a message.
+        write = self._target.out if event.path else self._target.err
+        for line in () if self._target.quiet else imported_lines(event):
+            write("\n".join(fitted(line, self._target.out_width)))
+
+    def _owner_table(self) -> None:
+        if self._owners:
+            self._target.out(owner_table(self._owners, self._target))
+        self._owners = []
 
     def name_others(self) -> None:
         """Write the objects that were held back because others had the same reason."""

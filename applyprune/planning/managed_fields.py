@@ -170,6 +170,7 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 UNKNOWN = "somebody unknown"
 """The same in our words."""
 _INVENTED = (BEFORE_FIRST_APPLY, "Update")
+_HELM = "helm"
 _DECLARED = frozenset({("kubectl-client-side-apply", "Update"), ("kubectl", "Apply")})
 _PROTECTED: Sequence[Path] = (("metadata", "finalizers"), ("metadata", "ownerReferences"))
 
@@ -189,7 +190,7 @@ def migration_of(
     """
     asked = options.take_over
     if adopts and options.adopt is Adopt.ALL:
-        asked = asked | {"helm"}
+        asked = asked | {_HELM}
     whole: set[tuple[str, str]] = set()
     named: set[tuple[str, str]] = set()
     proven: frozenset[str] = frozenset()
@@ -214,6 +215,12 @@ def migration_of(
         frozenset(named),
         options.no_default_ignore,
     )
+
+
+def gives_way(live: LiveObject, manager: str, operation: str) -> bool:
+    """Return whether an adoption takes all that a manager has in an object."""
+    entries = (one for one in live.writers if (one.manager, one.operation) == (manager, operation))
+    return manager == _HELM or any(_declares(one, live) for one in entries)
 
 
 def _declares(writer: Writer, live: LiveObject) -> bool:

@@ -382,7 +382,7 @@ def digest_of_fields(live: LiveObject, fields: FieldSet, api_version: object) ->
 def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
     """Return which other tool manages an object, and what shows that; empty if none does."""
     recorded = entry.fingerprint.time if entry.fingerprint is not None else ""
-    for mark, path, text in _owner_marks(live):
+    for mark, path, text in marks_of_owners(live):
         shown = f"({mark.key}: {text or HIDDEN})"
         if f"{mark.key}={text}" not in entry.marks:
             return f"it now carries {mark.tool}'s mark {shown}, which this set did not write"
@@ -452,7 +452,7 @@ def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
 def owning_tools(live: LiveObject, manager: str) -> Iterator[str]:
     """Yield what of other tools owns an object, for each mark that this manager has not applied."""
     ours = own_fields(live, manager)
-    for mark, path, text in _owner_marks(live):
+    for mark, path, text in marks_of_owners(live):
         if path not in ours:
             named = owner_named(mark, text, live.labels, live.annotations)
             yield named if text else mark.named.format(HIDDEN)
@@ -467,7 +467,7 @@ def marks_to_record(
     before the apply.
     """
     ours, is_new = own_fields(live, applyset.manager), not entry.uid
-    marks = ((f"{mark.key}={text}", path) for mark, path, text in _owner_marks(live))
+    marks = ((f"{mark.key}={text}", path) for mark, path, text in marks_of_owners(live))
     return tuple(
         recorded
         for recorded, path in marks
@@ -476,7 +476,7 @@ def marks_to_record(
     )
 
 
-def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, Path, str]]:
+def marks_of_owners(live: LiveObject) -> Iterator[tuple[OwnerMark, Path, str]]:
     """Yield the marks by which other tools own an object, each with its path and value.
 
     managedFields prove what anybody uses. Of a Secret, the value is empty: anybody may have copied

@@ -7,6 +7,7 @@ same function makes the next request from the reply. ``cluster/requests.py`` mak
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -410,3 +411,26 @@ def _but(texts: Mapping[str, str], name: str) -> Mapping[str, str]:
 def _writer(manager: str, operation: str, api_version: str, fields: FieldSet) -> Writer:
     entry = {"manager": manager, "operation": operation, "apiVersion": api_version}
     return Writer({**entry, "fieldsType": "FieldsV1"}).with_fields(fields)
+
+
+# The requests of an import. Each is only sent as a dry run, so the field manager owns nothing.
+
+
+_IMPORT = "applyprune-import"
+_NAME = 40
+
+
+def creation_trial(resource: Resource, ref: Ref, body: Mapping[str, Any]) -> ApplyRequest:
+    """Return the request that creates an object under a name that no object has."""
+    name = f"{ref.name[:_NAME].rstrip('-.')}-{uuid.uuid4().hex[:8]}"
+    sent = packed(renamed(body, name=name, namespace=ref.namespace))
+    other: Ref = replace(ref, name=name)
+    return ApplyRequest(resource, other, sent, _IMPORT, precondition=CREATE_ONLY)
+
+
+def apply_trial(
+    resource: Resource, live: LiveObject, body: Mapping[str, Any], *, force: bool
+) -> ApplyRequest:
+    """Return the request that applies a manifest to the live object itself."""
+    guard = Precondition(live.uid)
+    return ApplyRequest(resource, live.ref, packed(body), _IMPORT, force=force, precondition=guard)

@@ -61,7 +61,14 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.problem import ContestedField, ManagerConflict, Origin, Problem, ProblemKind
-from applyprune.model.reports import ArtifactPushed, InputChecked, VersionReport
+from applyprune.model.reports import (
+    ArtifactPushed,
+    ImportEnded,
+    InputChecked,
+    ManifestMade,
+    OwnerFound,
+    VersionReport,
+)
 from applyprune.values import replace
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
@@ -265,6 +272,11 @@ EVENTS: tuple[Event, ...] = (
         190,
     ),
     InputChecked(3, ("cert-manager.io/v1 Certificate",)),
+    OwnerFound("the Helm release web", "shop", 3, {"ConfigMap": 3}, "helm:web"),
+    ManifestMade(
+        _DEPLOYMENT, {"apiVersion": "apps/v1", "kind": "Deployment"}, "the Helm release web"
+    ),
+    ImportEnded({"what owners make": 2}, {"ConfigMap": 1}, "out", "applyprune plan web -f out"),
     ArtifactPushed(
         f"oci://registry.example.com/shop/web:1.4.0@sha256:{'ab' * 32}", f"sha256:{'ab' * 32}", 3
     ),
