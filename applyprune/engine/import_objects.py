@@ -18,7 +18,6 @@ from applyprune.engine.context import WorkerPool
 from applyprune.engine.tool_records import recorded_members
 from applyprune.errors import (
     AlreadyExists,
-    ApiError,
     ApplypruneError,
     Conflict,
     DryRunUnsupported,
@@ -472,13 +471,9 @@ def _settled(live: LiveObject) -> Mapping[str, Any]:
 
 
 def _problem(ref: Ref, error: ApplypruneError) -> Problem:
-    """Return the problem of an object that cannot be written; no value of a Secret is in it."""
+    """Return the problem of an object that cannot be written."""
     if isinstance(error, RunFailed):
         return error.problem
-    reason = str(error)
-    if ref.group_kind == SECRET:  # guard: import-error-of-a-secret never
-        code = f" (HTTP {error.code})" if isinstance(error, ApiError) else ""
-        reason = f"{type(error).__name__}{code}"
     return RunFailed(
-        f"{ref} was not written", reason=f"no dry run proves its manifest: {reason}"
+        f"{ref} was not written", reason=f"no dry run proves its manifest: {error}"
     ).problem

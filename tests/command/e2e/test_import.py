@@ -194,7 +194,6 @@ def test_values_of_secrets_are_written_on_request_only(
     assert stat.S_IMODE((tmp_path / "with/configmap-a.yaml").stat().st_mode) & 0o077 == 0o044
 
 
-@pytest.mark.holds("import-error-of-a-secret")
 def test_error_about_a_secret_shows_no_value(
     importing: Any, plane: Plane, namespace: str, api: Api, tmp_path: Path
 ) -> None:

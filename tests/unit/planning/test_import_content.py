@@ -38,7 +38,6 @@ def secret(kind: str, **metadata: Any) -> dict[str, Any]:
     return of_kind("Secret", "s", metadata, type=kind, data={"k": "dg=="})
 
 
-@pytest.mark.holds("import-without-secrets", "import-of-another-set")
 @pytest.mark.parametrize(
     ("body", "manager", "reason"),
     [
@@ -46,12 +45,10 @@ def secret(kind: str, **metadata: Any) -> dict[str, Any]:
         (config_map("a"), SYSTEM, LeftOut.MADE),
         (config_map("kube-root-ca.crt"), PERSON, LeftOut.MADE),
         (config_map("a", ownerReferences=[{"kind": "X", "name": "x"}]), PERSON, LeftOut.OWNED),
-        (config_map("a", labels={PART_OF: "applyset-x-v1"}), PERSON, LeftOut.OF_SET),
         (config_map("a", labels={"kapp.k14s.io/is-app": ""}), PERSON, LeftOut.RECORD),
         (config_map("a", labels={"applyset.kubernetes.io/id": "x"}), PERSON, LeftOut.RECORD),
         (config_map("a", annotations={"helm.sh/hook": "test"}), PERSON, LeftOut.HOOK),
         (config_map("a", deletionTimestamp="now"), PERSON, LeftOut.GOING),
-        (secret("Opaque"), PERSON, LeftOut.UNASKED),
         (secret("kubernetes.io/service-account-token"), PERSON, LeftOut.CREDENTIAL),
         (secret("helm.sh/release.v1"), PERSON, LeftOut.RECORD),
         (
@@ -59,29 +56,37 @@ def secret(kind: str, **metadata: Any) -> dict[str, Any]:
             PERSON,
             LeftOut.MADE,
         ),
-        # The kind is mistyped, or that of a custom resource which holds values.
-        (
-            of_kind("Secrets", "s", api="example.com/v1", stringData={"k": "v"}),
-            PERSON,
-            LeftOut.UNASKED,
-        ),
     ],
 )
 def test_import_leaves_out_what_no_person_has_written(
     body: dict[str, Any], manager: str, reason: LeftOut | None
 ) -> None:
-    """Owners, controllers, tools and sets have made it; or it is a Secret, without --secrets."""
+    """Owners, controllers and tools have made it."""
     assert left_out(live(body, writer(manager)), secrets=False) is reason
 
 
-def test_secret_of_a_person_is_written_on_request() -> None:
-    assert left_out(live(secret("Opaque"), writer(PERSON)), secrets=True) is None
+@pytest.mark.holds("import-without-secrets")
+@pytest.mark.parametrize(
+    "body",
+    [
+        secret("Opaque"),
+        # Its kind is mistyped, or that of a custom resource which holds values.
+        of_kind("Secrets", "s", api="example.com/v1", stringData={"k": "v"}),
+    ],
+    ids=["Secret", "another kind"],
+)
+def test_secret_of_a_person_is_written_on_request(body: dict[str, Any]) -> None:
+    mine = live(body, writer(PERSON))
+    assert left_out(mine, secrets=True) is None
+    assert left_out(mine, secrets=False) is LeftOut.UNASKED
 
 
-def test_set_that_is_asked_for_is_written() -> None:
+@pytest.mark.holds("import-of-another-set")
+def test_object_of_a_set_is_written_if_the_set_is_asked_for() -> None:
     """An ApplySet of kubectl, by its label."""
     mine = live(config_map("a", labels={PART_OF: "x"}), writer(PERSON))
     assert left_out(mine, secrets=False, applyset="x") is None
+    assert left_out(mine, secrets=False) is LeftOut.OF_SET
 
 
 @pytest.mark.parametrize(("namespace", "reason"), [("kube-system", LeftOut.MADE), ("home", None)])
@@ -152,55 +157,47 @@ def test_field_that_only_a_controller_owns_goes() -> None:
     assert found["webhooks"] == [hook]
 
 
-@pytest.mark.holds("declared-address")
+CHOSEN = {"port": 80, "protocol": "TCP", "nodePort": 30080}
+
+
 @pytest.mark.parametrize(
-    ("spec", "metadata", "writers", "left"),
+    ("spec", "left"),
     [
-        ({"type": "ClusterIP", **ADDRESS}, {}, [], {"type": "ClusterIP"}),
-        ({"clusterIP": "None", "clusterIPs": ["None"]}, {}, [], {"clusterIP": "None"}),
-        (
-            ADDRESS,
-            {"annotations": {LAST_APPLIED: json.dumps({"spec": {"clusterIP": "10.0.0.7"}})}},
-            [],
-            {"clusterIP": "10.0.0.7"},
-        ),
-        (
-            ADDRESS,
-            {},
-            [writer("flux", {"f:spec": {"f:clusterIP": {}}}, operation="Apply")],
-            {"clusterIP": "10.0.0.7"},
-        ),
-        ({"ports": [PORT]}, {}, [], {"ports": [{"port": 80, "protocol": "TCP"}]}),
-        (
-            {"type": "NodePort", "ports": [PORT]},
-            {},
-            [],
-            {"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30080}]},
-        ),
-        (
-            {"ports": [PORT]},
-            {
-                "annotations": {
-                    LAST_APPLIED: json.dumps(
-                        {"spec": {"ports": [{"port": 80, "protocol": "TCP", "nodePort": 30080}]}}
-                    )
-                }
-            },
-            [],
-            {"ports": [{"port": 80, "protocol": "TCP", "nodePort": 30080}]},
-        ),
-        (ADDRESS, {"annotations": {LAST_APPLIED: "{"}}, [], None),
+        ({"type": "ClusterIP", **ADDRESS}, {"type": "ClusterIP"}),
+        ({"clusterIP": "None", "clusterIPs": ["None"]}, {"clusterIP": "None"}),
+        ({"ports": [PORT]}, {"ports": [{"port": 80, "protocol": "TCP"}]}),
+        # People choose the ports of nodes.
+        ({"type": "NodePort", "ports": [PORT]}, {"type": "NodePort", "ports": [CHOSEN]}),
     ],
 )
 def test_address_that_the_server_has_chosen_goes(
-    spec: dict[str, Any],
-    metadata: dict[str, Any],
-    writers: list[dict[str, Any]],
-    left: dict[str, Any] | None,
+    spec: dict[str, Any], left: dict[str, Any]
 ) -> None:
-    """It stays if somebody has declared it; the port of a node stays in any case."""
-    found = content(of_kind("Service", "a", metadata, spec=spec), *writers)
-    assert found.get("spec") == left
+    """Also without a record of who has declared what, and with one that is no JSON."""
+    assert content(of_kind("Service", "a", spec=spec))["spec"] == left
+    broken = {"annotations": {LAST_APPLIED: "{"}}
+    assert content(of_kind("Service", "a", broken, spec=spec))["spec"] == left
+
+
+@pytest.mark.holds("declared-address")
+@pytest.mark.parametrize(
+    ("live_spec", "declared", "left"),
+    [
+        (ADDRESS, {"clusterIP": "10.0.0.7"}, {"clusterIP": "10.0.0.7"}),
+        ({"ports": [PORT]}, {"ports": [CHOSEN]}, {"ports": [CHOSEN]}),
+    ],
+    ids=["address", "port of nodes"],
+)
+def test_address_that_somebody_has_declared_stays(
+    live_spec: dict[str, Any], declared: dict[str, Any], left: dict[str, Any]
+) -> None:
+    """By kubectl's annotation, or by the fields of an apply."""
+    kubectls = {"annotations": {LAST_APPLIED: json.dumps({"spec": declared})}}
+    assert content(of_kind("Service", "a", kubectls, spec=live_spec))["spec"] == left
+    named = 'k:{"port":80,"protocol":"TCP"}'
+    fields: dict[str, Any] = {"f:spec": {"f:clusterIP": {}, "f:ports": {named: {"f:nodePort": {}}}}}
+    flux = writer("flux", fields, operation="Apply")
+    assert content(of_kind("Service", "a", spec=live_spec), flux)["spec"] == left
 
 
 @pytest.mark.parametrize(
