@@ -16,9 +16,9 @@ import click
 from applyprune import __version__
 from applyprune.errors import AccessError
 from applyprune.localplane import ensure_built, progress_on
-from applyprune.localplane.build import GoModule, built
 from tests.benchmarks import bare_client
 from tests.benchmarks.rows import BARE, CLICK, KAPP, KAPPLY, KUBECTL, OTHER, OURS, UNCHECKED
+from tests.components import PEERS, ensure_peer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,12 +31,7 @@ _APPLYPRUNE = Path(sysconfig.get_path("scripts"), "applyprune")
 
 It nests calls so that Python 3.11 maps and unmaps 16 KiB of its stack 2,500 times during imports.
 """
-_PEERS = {
-    # A Go module for each, because they need different versions of the same libraries. The last
-    # word is what Go calls the program.
-    KAPP: ("carvel.dev/kapp", "kapp"),
-    KAPPLY: ("sigs.k8s.io/cli-utils", "cmd"),
-}
+_PEERS = (KAPP, KAPPLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +144,10 @@ def programs_in(folder: Path, *, peers: bool, other: Path | None, bundles: int) 
     }
     paths = {OURS: _APPLYPRUNE, UNCHECKED: _APPLYPRUNE, OTHER: _APPLYPRUNE}
     paths |= {KUBECTL: binaries.kubectl, BARE: Path(sys.executable), CLICK: Path(sys.executable)}
-    for name, (module, file) in _PEERS.items() if peers else ():
-        place = Path(__file__).parent / "peers" / name
-        source = GoModule(
-            folder=place,
-            cache=name,
-            name=name,
-            duration="about 2 minutes on 2 cores",
-            packages=("tool",),
-        )
+    for name in _PEERS if peers else ():
         try:
-            paths[name] = built(source, progress_on(sys.stderr)) / file
-            versions[name] = source.pinned(rf"{module} (\S+)(?: // indirect)?")
+            paths[name] = ensure_peer(name, progress_on(sys.stderr))
+            versions[name] = PEERS[name].version
         except AccessError as error:
             click.echo(f"without {name}: {error}", err=True)
     return Programs(binaries, paths, versions, folder, other, bundles)

@@ -1,4 +1,7 @@
-"""Real registries, sops and age-keygen for tests: a Go module, built once and cached."""
+"""Real programs for tests: registries, sops, cosign, and tools that applyprune is beside.
+
+Each is built by Go from its published module, once, and cached.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from applyprune.localplane.build import ALL_PACKAGES, GoModule, built
 from applyprune.localplane.cache import Silence
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from applyprune.localplane.cache import Progress
 
 COMPONENTS = GoModule(
@@ -27,6 +32,41 @@ COSIGN = GoModule(
     duration="about 5 minutes on 2 cores",
     packages=("tool",),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A tool that applies sets of objects as applyprune does: its build, and what is in it."""
+
+    source: GoModule
+    module: str
+    program: str
+    """What Go calls the program."""
+
+    @property
+    def version(self) -> str:
+        return self.source.pinned(rf"{self.module} (\S+)(?: // indirect)?")
+
+
+def _peer(name: str, module: str, program: str, duration: str) -> Peer:
+    # A Go module for each, because they need different versions of the same libraries.
+    source = GoModule(
+        folder=Path(__file__).parent / name,
+        cache=name,
+        name=name,
+        duration=duration,
+        packages=("tool",),
+    )
+    return Peer(source, module, program)
+
+
+PEERS: Mapping[str, Peer] = {
+    "helm3": _peer("helm3", "helm.sh/helm/v3", "helm", "about 3 minutes on 2 cores"),
+    "helm4": _peer("helm4", "helm.sh/helm/v4", "helm", "about 3 minutes on 2 cores"),
+    "kapp": _peer("kapp", "carvel.dev/kapp", "kapp", "about 2 minutes on 2 cores"),
+    "kapply": _peer("kapply", "sigs.k8s.io/cli-utils", "cmd", "about 2 minutes on 2 cores"),
+}
+"""Built only where they are used: by the benchmarks, and by the sweep of other tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +95,9 @@ def ensure_components(progress: Progress | None = None) -> Components:
 def ensure_cosign(progress: Progress | None = None) -> Path:
     """Return cosign; build it if it is not cached: a large program, which only sweeps need."""
     return built(COSIGN, progress or Silence()) / "cosign"
+
+
+def ensure_peer(name: str, progress: Progress | None = None) -> Path:
+    """Return the program of a peer; build it if it is not cached."""
+    peer = PEERS[name]
+    return built(peer.source, progress or Silence()) / peer.program

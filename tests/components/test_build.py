@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.components import COMPONENTS, COSIGN, ensure_components
+from tests.components import COMPONENTS, COSIGN, PEERS, ensure_components
 from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
@@ -93,8 +94,18 @@ def test_missing_go_is_one_message_without_advice_about_clusters(tmp_path: Path)
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("module", [COMPONENTS, COSIGN], ids=["components", "cosign"])
+MODULES = {"components": COMPONENTS, "cosign": COSIGN} | {
+    name: peer.source for name, peer in PEERS.items()
+}
+
+
+@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
 def test_versions_are_pinned(module: GoModule) -> None:
     """Both files are there, and Go is not newer than the wheel that may be downloaded."""
     assert (module.folder / "go.sum").is_file()
     assert module.pinned(r"go (\S+)").startswith("1.26")
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_peers_have_the_version_of_their_module(name: str) -> None:
+    assert re.fullmatch(r"v\d+\.\d+\.\d+", PEERS[name].version)
