@@ -1,0 +1,203 @@
+"""Helm 3 and 4, kapp, kapply and kubectl themselves make a set of 40 objects: what becomes of it.
+
+Each is built from its published module, which takes minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.localplane import FULL, progress_on, start
+from applyprune.planning.marks import owner_marks
+from tests.components import PEERS, ensure_peer
+from tests.support.api import Api
+from tests.support.canaries import untold
+from tests.support.command import applyprune
+from tests.support.helpdesk import Helpdesk, selected_labels, template_labels
+from tests.support.other_tools import TOOLS, ToolSet
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from applyprune.localplane import Binaries, Plane
+    from tests.support.live import Body
+
+pytestmark = pytest.mark.sweep
+
+BY_CONTROLLERS = {"deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation"}
+DEPLOYMENTS = {"deployment/api", "deployment/web", "deployment/worker"}
+each_tool = pytest.mark.parametrize("made", TOOLS, indirect=True)
+
+
+@pytest.fixture(scope="module")
+def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A plane of the module's own: each set has objects of the cluster."""
+    with start(binaries, FULL, tmp_path_factory.mktemp("planes") / "tools") as running:
+        yield running
+
+
+@pytest.fixture
+def api(plane: Plane) -> Iterator[Api]:
+    """Plain requests to it."""
+    own = Api(plane)
+    yield own
+    own.close()
+
+
+@pytest.fixture
+def made(
+    request: pytest.FixtureRequest,
+    binaries: Binaries,
+    plane: Plane,
+    namespace: str,
+    tmp_path: Path,
+) -> ToolSet:
+    """The set that a tool has just made."""
+    tool = TOOLS[request.param]
+    program = (
+        ensure_peer(tool.program, progress_on(sys.stderr))
+        if tool.program in PEERS
+        else binaries.kubectl
+    )
+    manifests = Helpdesk.write(tmp_path / "manifests", namespace)
+    made = ToolSet(tool, program, binaries.kubectl, plane.kubeconfig, tmp_path / "home", manifests)
+    made.make()
+    return made
+
+
+def uids(made: ToolSet, api: Api) -> dict[str, str]:
+    """Return the UIDs of the set's objects that are not being deleted."""
+    live = {name: one["metadata"] for name, one in made.manifests.live(api).items()}
+    return {name: one["uid"] for name, one in live.items() if "deletionTimestamp" not in one}
+
+
+def added(live: Body, given: Body, part: str) -> set[str]:
+    """Return the keys that a live object has besides those of its manifest."""
+    keys = live["metadata"].get(part, {}).keys() - given["metadata"].get(part, {}).keys()
+    return set(keys - BY_CONTROLLERS)
+
+
+@each_tool
+def test_objects_of_tools_have_the_marks_that_are_known(api: Api, made: ToolSet) -> None:
+    tool, given, live = made.tool, made.manifests.bodies, made.manifests.live(api)
+    assert len(live) == len(given) == 40
+    assert len({one["kind"] for one in given.values()}) >= 12
+    assert len(made.records()) == bool(tool.record)
+    for name, one in live.items():
+        metadata = one["metadata"]
+        labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
+        assert added(one, given[name], "labels") == set(tool.labels), name
+        assert added(one, given[name], "annotations") == set(tool.annotations), name
+        assert writers(one) == {tool.manager}, name
+        owners = {mark.tool for mark, _ in owner_marks(labels, annotations)}
+        assert owners == ({tool.owner} if tool.owner else set()), name
+    selected = {key for one in live.values() for key in selected_labels(one)}
+    assert selected == {"app.kubernetes.io/name", *tool.selects}
+    in_templates = {key for one in live.values() for key in template_labels(one)}
+    assert in_templates == {
+        "app.kubernetes.io/name", "app.kubernetes.io/part-of", *tool.in_templates
+    }  # fmt: skip
+
+
+def writers(live: Body) -> set[tuple[str, str]]:
+    """Return the field managers of an object with their operations, without those of its status."""
+    entries = live["metadata"]["managedFields"]
+    return {(one["manager"], one["operation"]) for one in entries if not one.get("subresource")}
+
+
+@each_tool
+def test_objects_of_tools_are_adopted_only_on_request(
+    plane: Plane, api: Api, made: ToolSet
+) -> None:
+    """What has the mark of a tool is refused, and nothing is written."""
+    before = made.manifests.live(api)
+    arguments = ("helpdesk", "-n", made.manifests.namespace, "-f", made.manifests.folder)
+    planned = applyprune("plan", *arguments, kubeconfig=plane.kubeconfig)
+    untold(planned.out + planned.err)
+    if not (refusal := made.tool.refusal):
+        assert planned.code == 0, planned.err
+        assert "helpdesk: 40 to adopt" in planned.out
+        return
+    assert planned.code == 3, planned.err
+    assert refusal.format(name=made.name, namespace=made.manifests.namespace) in planned.err
+    assert "helpdesk: 40 failed" in planned.out
+    applied = applyprune("apply", *arguments, "--yes", kubeconfig=plane.kubeconfig)
+    untold(applied.out + applied.err)
+    assert applied.code == 3, applied.err
+    assert "nothing was changed: 40 objects cannot be applied" in applied.err
+    assert versions(made.manifests.live(api)) == versions(before)
+
+
+def versions(live: Mapping[str, Body]) -> dict[str, object]:
+    """Return all that is declared of each object; what controllers write may change any time."""
+    return {
+        name: {part: value for part, value in one.items() if part not in {"metadata", "status"}}
+        | {"labels": one["metadata"].get("labels"), "writers": writers(one)}
+        for name, one in live.items()
+    }
+
+
+# What the tool itself does to objects that are no longer its own. The acts of a taking-over go
+# between: what an import writes, what an adoption changes, and what its plan names.
+
+
+@each_tool
+def test_deletion_by_its_tool_removes_the_whole_set(api: Api, made: ToolSet) -> None:
+    """So the deletions below would remove everything."""
+    made.delete()
+    eventually(lambda: not made.manifests.live(api), lambda: f"{uids(made, api)} to be gone")
+
+
+@each_tool
+def test_deletion_by_its_tool_heeds_marks_or_names(api: Api, made: ToolSet) -> None:
+    """A Deployment gets another generation with other annotations; no Pod is replaced for it."""
+    before, generations = uids(made, api), declared(made, api)
+    made.remove_marks(api)
+    moved = {name for name, one in declared(made, api).items() if one != generations[name]}
+    assert moved == (DEPLOYMENTS if made.tool.annotations else set())
+    made.delete()
+    if made.tool.delete_heeds_marks:
+        assert uids(made, api) == before
+    else:
+        eventually(lambda: not made.manifests.live(api), lambda: f"{uids(made, api)} to be gone")
+
+
+def declared(made: ToolSet, api: Api) -> dict[str, object]:
+    """Return the generation of each object of the set."""
+    return {
+        name: one["metadata"].get("generation") for name, one in made.manifests.live(api).items()
+    }
+
+
+@each_tool
+def test_update_by_its_tool_heeds_marks_or_its_record(api: Api, made: ToolSet) -> None:
+    """Two objects have left the files: Helm deletes them by its record, with marks or without."""
+    before = uids(made, api)
+    made.remove_marks(api)
+    (made.files / "cache.yaml").unlink()
+    made.update()
+    left = {"statefulset/cache", "service/cache"}
+    gone = set() if made.tool.update_heeds_marks else left
+    assert left < before.keys()
+    eventually(lambda: not gone & uids(made, api).keys(), lambda: f"{gone} to be gone")
+    assert uids(made, api) == {name: uid for name, uid in before.items() if name not in gone}
+    labels, annotations = made.tool.labels, made.tool.annotations
+    returned = {*labels, *annotations} if made.tool.update_returns_marks else set()
+    for name, one in made.manifests.live(api).items():
+        given = made.manifests.bodies[name]
+        marks = added(one, given, "labels") | added(one, given, "annotations")
+        assert marks == (set() if name in left else returned), name
+
+
+@pytest.mark.parametrize("made", [name for name in TOOLS if TOOLS[name].record], indirect=True)
+def test_deletion_by_its_tool_removes_nothing_without_its_record(api: Api, made: ToolSet) -> None:
+    before = uids(made, api)
+    made.end_record()
+    assert made.records() == []
+    made.delete()
+    assert uids(made, api) == before
