@@ -48,6 +48,8 @@ class Tool:
     """The labels that it writes into Pod templates too, and into those of volume claims."""
     record: str = ""
     """The options by which ``kubectl get`` finds its record; empty if it has none."""
+    set_name: str = ""
+    """What ``applyprune import --from`` calls its set; empty if it has no record."""
     delete_heeds_marks: bool = False
     """Whether its deletion leaves an object without its marks."""
     update_heeds_marks: bool = True
@@ -198,6 +200,7 @@ def _helm(version: int, operation: str, *, delete_heeds_marks: bool) -> Tool:
         labels=("app.kubernetes.io/managed-by",),
         annotations=("meta.helm.sh/release-name", "meta.helm.sh/release-namespace"),
         record="secret -n {namespace} -l owner=helm,name={name}",
+        set_name="helm:{name}",
         delete_heeds_marks=delete_heeds_marks,
         update_heeds_marks=False,
         owner="Helm",
@@ -235,6 +238,7 @@ TOOLS: Mapping[str, Tool] = {
         selects=("kapp.k14s.io/app",),
         in_templates=("kapp.k14s.io/app", "kapp.k14s.io/association"),
         record="configmap -n {namespace} {name}",
+        set_name="kapp:{name}",
         delete_heeds_marks=True,
         owner="kapp",
         refusal="belongs to the kapp app ",
@@ -248,6 +252,7 @@ TOOLS: Mapping[str, Tool] = {
         ("kubectl", "Update"),
         annotations=("config.k8s.io/owning-inventory", LAST_APPLIED),
         record="configmap -n {namespace} -l cli-utils.sigs.k8s.io/inventory-id={namespace}-{name}",
+        set_name="cli-utils:{name}-inventory",
         delete_heeds_marks=True,
         update_returns_marks=False,
         owner="cli-utils",
@@ -276,6 +281,7 @@ TOOLS: Mapping[str, Tool] = {
         labels=("applyset.kubernetes.io/part-of",),
         annotations=(LAST_APPLIED,),
         record="secret -n {namespace} {name}",
+        set_name="applyset:{name}",
         delete_heeds_marks=True,
         refusal="has the label of another set, which does not list it",
         prepares=_write_rest,

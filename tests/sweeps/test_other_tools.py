@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.engine.tool_records import recorded_members
 from applyprune.localplane import FULL, progress_on, start
-from applyprune.planning.marks import owner_marks
+from applyprune.model.identity import GVK
+from applyprune.planning.applyset import PART_OF
+from applyprune.planning.marks import owner_marks, pure_marks
+from applyprune.planning.tool_records import parsed_record
+from applyprune.sources.documents import stored_documents
 from tests.components import PEERS, ensure_peer
 from tests.support.api import Api
 from tests.support.canaries import untold
 from tests.support.command import applyprune
 from tests.support.helpdesk import Helpdesk, selected_labels, template_labels
-from tests.support.other_tools import TOOLS, ToolSet
+from tests.support.other_tools import LAST_APPLIED, TOOLS, ToolSet
+from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -30,8 +36,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.sweep
 
 BY_CONTROLLERS = {"deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation"}
+NOT_PURE = {LAST_APPLIED, PART_OF}
+"""What every adoption removes or sets, whichever tool has written it."""
 DEPLOYMENTS = {"deployment/api", "deployment/web", "deployment/worker"}
+RECORDED = [name for name in TOOLS if TOOLS[name].record]
 each_tool = pytest.mark.parametrize("made", TOOLS, indirect=True)
+each_recorded = pytest.mark.parametrize("made", RECORDED, indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +104,9 @@ def test_objects_of_tools_have_the_marks_that_are_known(api: Api, made: ToolSet)
         assert added(one, given[name], "labels") == set(tool.labels), name
         assert added(one, given[name], "annotations") == set(tool.annotations), name
         assert writers(one) == {tool.manager}, name
+        kind = GVK.parse(one["apiVersion"], one["kind"]).group_kind
+        pure = {key for _, key in pure_marks(kind, labels, annotations)}
+        assert pure == {*tool.labels, *tool.annotations} - NOT_PURE, name
         owners = {mark.tool for mark, _ in owner_marks(labels, annotations)}
         assert owners == ({tool.owner} if tool.owner else set()), name
     selected = {key for one in live.values() for key in selected_labels(one)}
@@ -108,6 +121,29 @@ def writers(live: Body) -> set[tuple[str, str]]:
     """Return the field managers of an object with their operations, without those of its status."""
     entries = live["metadata"]["managedFields"]
     return {(one["manager"], one["operation"]) for one in entries if not one.get("subresource")}
+
+
+@each_recorded
+def test_record_of_a_tool_names_its_objects(plane: Plane, api: Api, made: ToolSet) -> None:
+    """And of kapp, the volume claim that has the label by a template: kapp asks for more marks."""
+    namespace = made.manifests.namespace
+    claim = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/data-db-0"
+    eventually(lambda: api.exists(claim), lambda: "the claim of the StatefulSet")
+    record = parsed_record(made.tool.set_name.format(name=made.name))
+    with Stage(plane.kubeconfig, namespace).connection() as cluster:
+        client = cluster.client
+        members = recorded_members(
+            client, client.resource_map(), record, namespace, stored_documents
+        )
+        listed = [
+            live
+            for resource in members.resources
+            for live in client.list(resource, selector=members.selector)
+        ]
+    found = {f"{live.ref.kind.lower()}/{live.ref.name}" for live in listed if members.has(live)}
+    by_template = {"persistentvolumeclaim/data-db-0"} if made.tool.in_templates else set()
+    assert found == made.manifests.bodies.keys() | by_template
+    assert members.warnings == ()
 
 
 @each_tool
@@ -155,10 +191,10 @@ def test_deletion_by_its_tool_removes_the_whole_set(api: Api, made: ToolSet) -> 
 
 @each_tool
 def test_deletion_by_its_tool_heeds_marks_or_names(api: Api, made: ToolSet) -> None:
-    """A Deployment gets another generation with other annotations; no Pod is replaced for it."""
-    before, generations = uids(made, api), declared(made, api)
+    """The server gives a Deployment another generation with other annotations, and no kind else."""
+    before, old = uids(made, api), generations(made, api)
     made.remove_marks(api)
-    moved = {name for name, one in declared(made, api).items() if one != generations[name]}
+    moved = {name for name, one in generations(made, api).items() if one != old[name]}
     assert moved == (DEPLOYMENTS if made.tool.annotations else set())
     made.delete()
     if made.tool.delete_heeds_marks:
@@ -167,7 +203,7 @@ def test_deletion_by_its_tool_heeds_marks_or_names(api: Api, made: ToolSet) -> N
         eventually(lambda: not made.manifests.live(api), lambda: f"{uids(made, api)} to be gone")
 
 
-def declared(made: ToolSet, api: Api) -> dict[str, object]:
+def generations(made: ToolSet, api: Api) -> dict[str, object]:
     """Return the generation of each object of the set."""
     return {
         name: one["metadata"].get("generation") for name, one in made.manifests.live(api).items()
@@ -194,7 +230,7 @@ def test_update_by_its_tool_heeds_marks_or_its_record(api: Api, made: ToolSet) -
         assert marks == (set() if name in left else returned), name
 
 
-@pytest.mark.parametrize("made", [name for name in TOOLS if TOOLS[name].record], indirect=True)
+@each_recorded
 def test_deletion_by_its_tool_removes_nothing_without_its_record(api: Api, made: ToolSet) -> None:
     before = uids(made, api)
     made.end_record()
