@@ -67,6 +67,7 @@ from applyprune.planning.conflicts import (
 from applyprune.planning.managed_fields import (
     after_removal,
     dead_versions,
+    going_marks,
     ignored_paths_of,
     own_fields,
     unowned_items,
@@ -234,6 +235,7 @@ class ServerDryRun(Struct):
         given = yield_steps(desired, before, context.applyset).fields
         body = with_live_values(before, body, given)
         body = predicted(before.body, body, own_fields(before, context.applyset.manager))
+        body = without_fields(body, going_marks(step.migration, desired.packed).leaves())
         comparison = Comparison(step, before, body, not_checked=NOT_CHECKED)
         changes = step.writes_first or has_changed(comparison, self.rules)
         return comparison if changes else None

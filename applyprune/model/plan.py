@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from applyprune.model.fate import Fate
-from applyprune.model.fieldset import Drift
+from applyprune.model.fieldset import Drift, Path
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import LiveObject, Resource
@@ -169,8 +169,10 @@ class Migration(Struct, frozen=True):
     """Those of ``whole`` that only the user has named: what the default rules leave them stays."""
     rules_off: frozenset[str] = frozenset()
     """The default rules that are switched off."""
+    marks: tuple[tuple[Path, str], ...] = ()
+    """The marks of other tools on what is adopted, with their values: the apply removes them."""
 
-    __repr__ = hiding("last")
+    __repr__ = hiding("last", "marks")
 
     @property
     def recorded(self) -> str:

@@ -47,6 +47,7 @@ from applyprune.planning.conflicts import (
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
     as_stored,
+    going_marks,
     ignored_paths_of,
     own_fields,
     own_writer,
@@ -230,7 +231,7 @@ def removed_fields(
     others = migrated_first(step.live, migration, applyset) - migration.managers
     others -= {applyset.yielded}
     wanted = body_to_send(step.desired)
-    going: list[FieldSet] = []
+    going: list[FieldSet] = [going_marks(migration, step.desired.packed)]
     staying: list[FieldSet] = []
     ours = own_writer(after, applyset.manager)
     is_untracked = step.live is not None and not step.live.writers

@@ -41,7 +41,7 @@ from applyprune.planning.applyset import (
     set_of,
     yielded_manager,
 )
-from applyprune.planning.marks import CONFLICTS, IGNORE_FIELDS
+from applyprune.planning.marks import CONFLICTS, IGNORE_FIELDS, pure_marks
 from applyprune.planning.normalize import (
     REPLICAS,
     IgnoreRule,
@@ -50,7 +50,7 @@ from applyprune.planning.normalize import (
     split_pointers,
 )
 from applyprune.planning.references import template_path
-from applyprune.values import remembered
+from applyprune.values import remembered, replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -160,6 +160,10 @@ FORMER = "applyprune-orphaned"
 # client-go's csaupgrade does the same). Finalizers and ownerReferences are never taken: the next
 # apply would remove them.
 #
+# The marks by which other tools know their objects are taken with an adoption, whoever owns them,
+# unless the manifest sets them: the apply removes them then. Only those of the values that were
+# read when that was decided: another value may be of another owner.
+#
 # An object without managedFields must get an entry before its first apply. Otherwise the server
 # books every field to ``before-first-apply``, whoever has written it (structured-merge-diff,
 # ``skipnonapplied.go``).
@@ -214,6 +218,38 @@ def migration_of(
         restores,
         frozenset(named),
         options.no_default_ignore,
+        _marks(live) if adopts else (),  # guard: marks-of-the-adopted -> _marks(live)
+    )
+
+
+def _marks(live: LiveObject) -> tuple[tuple[Path, str], ...]:
+    found = pure_marks(live.ref.group_kind, live.labels, live.annotations)
+    texts = {"labels": live.labels, "annotations": live.annotations}
+    return tuple((("metadata", part, key), texts[part][key]) for part, key in found)
+
+
+def with_marks_of(migration: Migration, live: LiveObject) -> Migration:
+    """Return a migration without the marks that an object does not have any more."""
+    if not migration.marks:
+        return migration
+    there = {*_marks(live)}
+    # guard: mark-of-another-owner -> migration.marks
+    marks = tuple(one for one in migration.marks if one in there)
+    return replace(migration, marks=marks)
+
+
+def going_marks(migration: Migration, body: Packed) -> FieldSet:
+    """Return the marks that go with the apply of a manifest: those that it does not set."""
+    if not migration.marks:
+        return NO_FIELDS
+    manifest = body.value
+    return FieldSet.of(
+        *(
+            path
+            for path, _ in migration.marks
+            # guard: mark-of-the-manifest always
+            if value_at(manifest, path) in (MISSING, None)
+        )
     )
 
 
@@ -263,17 +299,24 @@ def has_migration(live: LiveObject, migration: Migration, body: Packed, manager:
     # guard: restored-fields never with untracked-object
     if migration.restores and not is_applied(live, manager):
         return True
-    return any(taken(one, migration, body) for one in live.writers)
+    if going_marks(migration, body) - own_fields(live, manager):
+        return True
+    return any(taken(one, migration, body) for one in other_writers(live, manager))
 
 
 def taken(writer: Writer, migration: Migration, body: Packed) -> FieldSet:
     """Return which fields of a writer become ours; ``body`` is that of the manifest.
 
-    The body is parsed only for a manager that the user has named, or of which fields are proven.
+    The body is parsed only for a manager that the user has named, or of which fields are proven,
+    and if there are marks of other tools.
     """
-    name = writer.manager, writer.operation
     if writer.subresource:
         return NO_FIELDS
+    return _of_manager(writer, migration, body) | (writer.fields & going_marks(migration, body))
+
+
+def _of_manager(writer: Writer, migration: Migration, body: Packed) -> FieldSet:
+    name = writer.manager, writer.operation
     if name in migration.named:
         return _takeable(writer.fields).without(*_ignored_by_rules(writer, migration, body))
     if name in migration.whole:

@@ -473,6 +473,7 @@ def pure_marks(
     ReplicaSet.
     """
     keeps = kind in _LABELS_STAY  # guard: labels-of-pods -> False
+    # guard: only-marks -> (*PURE_MARKS, *(PureMark("", "annotations", key) for key in _PEER_KEYS))
     for mark in PURE_MARKS:
         there = labels if mark.part == "labels" else annotations
         if mark.key not in there or (keeps and mark.part == "labels"):

@@ -66,7 +66,7 @@ from applyprune.planning.decide import (
     was_deleted,
     with_controllers_objects,
 )
-from applyprune.planning.managed_fields import dead_versions
+from applyprune.planning.managed_fields import dead_versions, with_marks_of
 from applyprune.planning.normalize import body_to_send, with_autoscaler
 from applyprune.planning.order import pruned_references
 from applyprune.planning.ownership import foreign_label, takes_no_more
@@ -346,6 +346,8 @@ def with_new_request(
     )
     reverts = _reverts(step, live, applyset, options)
     fresh = replace(step, live=live)
+    if live is not None:
+        fresh = replace(fresh, migration=with_marks_of(step.migration, live))
     request = apply_request(fresh, applyset, options, reverts=bool(reverts))
     claimed_from = step.live if claims else step.claimed_from
     excluding = (pair for pair in step.reverts if pair[0] in step.desired.excluding)

@@ -40,6 +40,7 @@ from applyprune.planning.managed_fields import (
     YieldSteps,
     as_stored,
     dead_versions,
+    going_marks,
     has_migration,
     manager_by_label,
     may_remove,
@@ -347,6 +348,7 @@ def migrate_request(
         elif left := one.fields - part:
             others.append(one.with_fields(left))
         fields |= as_stored(part, live.ref.group_kind)
+    fields |= going_marks(migration, body)  # nobody may own them
     writers = [*others, _writer(manager, "Apply", version, fields or _LABEL)]
     annotations = _but(live.annotations, LAST_APPLIED) if migration.whole else live.annotations
     return _patch(resource, live, annotations=annotations, writers=writers)

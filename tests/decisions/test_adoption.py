@@ -73,6 +73,54 @@ def test_existing_object_is_adopted_only_if_nobody_has_it(row: Row) -> None:
     row.holds()
 
 
+# The marks of other tools: a patch makes those of what is adopted the set's, and its apply removes
+# them.
+
+ALL = {"adopt": Adopt.ALL, "conflicts": Conflicts.FAIL}
+PATCHED = {"configmap/b": "patch guarded by UID and version"}
+SENT_AT_ONCE = {"configmap/b": "apply guarded by UID"}
+INVENTORY = {"config.k8s.io/owning-inventory": "x"}
+
+
+def _marked(
+    annotations: dict[str, str], sends: dict[str, str], given: dict[str, str] | None = None
+) -> Row:
+    body = config_map("b", annotations=given) if given else B
+    return Row(
+        [A], [created(config_map("b", annotations=annotations))], [A, body], ALL, ADOPTED,
+        sends=sends,
+    )  # fmt: skip
+
+
+MARKED = {
+    "none": _marked({"note": "x"}, SENT_AT_ONCE),
+    "one": _marked(INVENTORY, PATCHED),
+    "one of nobody's": _marked({"kapp.k14s.io/original": "x"}, PATCHED),
+    "a wish": _marked({"kapp.k14s.io/delete-strategy": "orphan"}, SENT_AT_ONCE),
+    "one of the manifest": _marked(INVENTORY, SENT_AT_ONCE, given=INVENTORY),
+    "one of the manifest, with another value": Row(
+        [A], [created(config_map("b", annotations=INVENTORY))],
+        [A, config_map("b", annotations={"config.k8s.io/owning-inventory": "y"})], ALL, REFUSED,
+        {"configmap/b": 'theirs "x" → ours "y"'},
+    ),
+    "another set's": Row(
+        [A], [other_set(B), annotated("configmap/b", INVENTORY)], [A, B], ALL, ADOPTED,
+        sends=PATCHED,
+    ),
+    "one that an object of the set has got": Row(
+        [A, B], [annotated("configmap/b", INVENTORY)], [A, B], ALL
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.holds("mark-of-the-manifest", row="one of the manifest")
+@pytest.mark.holds("marks-of-the-adopted", row="one that an object of the set has got")
+@rows(MARKED)
+def test_marks_of_other_tools_go_with_an_adoption(row: Row) -> None:
+    """A mark that the manifest sets is a field as any other."""
+    row.holds()
+
+
 # What may become owned later, by `inventory repair --record-as owned`.
 
 

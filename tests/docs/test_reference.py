@@ -14,7 +14,7 @@ from applyprune.model.fate import Outcome
 from applyprune.model.plan import ConsequenceKind
 from applyprune.output.printers import FORMATS
 from applyprune.planning import applyset, desired, marks, order
-from applyprune.planning.marks import OWNER_MARKS, PEER_MARKS, Meaning
+from applyprune.planning.marks import OWNER_MARKS, PEER_MARKS, PURE_MARKS, Meaning
 from tests.docs import config_schema
 from tests.docs.generate import commands, generated, options
 from tests.docs.pages import PAGES, ROOT, first_column, page
@@ -149,6 +149,21 @@ def test_marks_of_other_tools_are_listed() -> None:
             assert f"`{mark.key}" in there, mark
             assert all(value in there for value in mark.documented), mark
     assert all(f"`{mark.key}`" in refused for mark in OWNER_MARKS)
+
+
+def test_marks_that_an_adoption_removes_are_listed() -> None:
+    """Each in the column of its part, and no other."""
+    section = ANNOTATIONS.section("Marks of other tools that an adoption removes")
+    said = {
+        (tool.strip(), part, text)
+        for tool, *cells in re.findall(r"^\| (.+?) \| (.*?) ?\| (.*?) ?\|$", section, re.MULTILINE)
+        for part, cell in zip(("annotations", "labels"), cells, strict=True)
+        for text in re.findall(r"`([^`]+)`", cell)
+    }
+    assert said == {
+        (mark.tool, mark.part, f"{mark.key}: {mark.value}" if mark.value else mark.key)
+        for mark in PURE_MARKS
+    }
 
 
 def test_formats_are_listed() -> None:

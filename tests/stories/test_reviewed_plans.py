@@ -12,7 +12,7 @@ from applyprune import ApplyOptions, ApplySet, PlanFile, PruneOptions, RunReport
 from applyprune.errors import PlanOutdated, UsageError
 from applyprune.localplane import Plane
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.options import Conflicts, DryRun, Mode, Options
+from applyprune.model.options import Adopt, Conflicts, DryRun, Mode, Options
 from applyprune.model.text import parse_selector
 from applyprune.output.report import report_of
 from applyprune.planning.approval import decode_plan_file, encode_plan_file, sealed
@@ -224,6 +224,25 @@ def test_forged_recreation_deletes_nothing(stage: Stage, reviewed: Reviewed, api
     refused = reviewed.apply(forged, body)
     assert (refused.exit_code, {*_reasons(refused)}) == (3, {"fixed"})
     assert api.get(stage.path("fixed")) == before
+
+
+def test_marks_of_another_tool_go_only_as_reviewed(
+    stage: Stage, reviewed: Reviewed, api: Api
+) -> None:
+    """A mark that has changed since is of another owner, so the plan no longer fits."""
+    names = ("first", "second")
+    for name in names:
+        marked = config_map(name, annotations={"config.k8s.io/owning-inventory": name})
+        api.create(stage.path(), marked, by="kapply")
+    options, given = ApplyOptions(adopt=Adopt.ALL), [*map(config_map, names)]
+    file = reviewed.plan(*given, options=options)
+    change = {"metadata": {"annotations": {"config.k8s.io/owning-inventory": "new"}}}
+    api.patch(stage.path("second"), change, by="kapply")
+    refused = reviewed.apply(file, *given, options=options)
+    assert (refused.exit_code, {*_reasons(refused)}) == (8, {"second"})
+    file = reviewed.plan(*given, options=options)
+    assert reviewed.apply(file, *given, options=options).exit_code == 0
+    assert not any("annotations" in api.get(stage.path(name))["metadata"] for name in names)
 
 
 FIXED, OTHER = ({**config_map("fixed", value), "immutable": True} for value in ("old", "new"))

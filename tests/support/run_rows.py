@@ -94,4 +94,4 @@ def _has(found: Any, part: Any) -> None:
         if value is None:
             assert key not in (found or {})
         else:
-            _has(found[key], value)
+            _has((found or {}).get(key), value)

@@ -11,7 +11,7 @@ import pytest
 from applyprune.errors import InventoryLocked
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Conflicts, Mode
+from applyprune.model.options import Adopt, Conflicts, Mode
 from tests.decisions.world import annotated, changed, created, deleted, recorded
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
@@ -56,12 +56,21 @@ MOMENTS = {
         meanwhile=[annotated("configmap/b", {"applyprune.dev/prune": "disabled"})],
         outcomes={"configmap/b": Outcome.ORPHANED}, live={"configmap/b": B},
     ),
+    "adopted by another tool before the apply": RunRow(
+        [config_map("b", annotations=RELEASE)], given=[B], options={"adopt": Adopt.ALL},
+        meanwhile=[annotated("configmap/b", {"meta.helm.sh/release-name": "other"})],
+        outcomes={"configmap/b": Outcome.UPDATED},
+        live={"configmap/b": {"metadata": {"annotations": {
+            "meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": None,
+        }}}},
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.holds("create-only", "found-from-controller", row="created before the create")
 @pytest.mark.holds("apply-uid", row="recreated before the apply")
 @pytest.mark.holds("forced-apply-version", row="changed before a forced apply")
+@pytest.mark.holds("mark-of-another-owner", row="adopted by another tool before the apply")
 @pytest.mark.holds("delete-version", row="marked before the delete")
 @pytest.mark.parametrize("row", MOMENTS.values(), ids=MOMENTS.keys())
 def test_change_of_the_last_moment_stays(stage: Stage, api: Api, row: RunRow) -> None:

@@ -39,7 +39,11 @@ ROWS = [
         CONFIG_MAP, {"annotations": {"app.kubernetes.io/managed-by": "Helm"}}, set(), id="no label"
     ),
     pytest.param(
-        CONFIG_MAP, {"annotations": {"kapp.k14s.io/delete-strategy": "orphan"}}, set(), id="a wish"
+        CONFIG_MAP,
+        {"annotations": {"kapp.k14s.io/delete-strategy": "orphan"}},
+        set(),
+        id="a wish of the user",
+        marks=pytest.mark.holds("only-marks"),
     ),
     pytest.param(DEPLOYMENT, KAPP, {KAPP_APP, IDENTITY}, id="of kapp"),
     pytest.param(POD, KAPP, {IDENTITY}, id="of a Pod"),
