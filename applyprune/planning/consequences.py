@@ -34,7 +34,7 @@ from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY, PART_OF, WANTED
 from applyprune.planning.cascade import NOTHING, is_generated
 from applyprune.planning.field_writers import is_kubernetes
 from applyprune.planning.managed_fields import FORMER, as_stored, manager_by_label
-from applyprune.planning.marks import WAVE
+from applyprune.planning.marks import WAVE, pure_marks
 from applyprune.planning.normalize import REPLICAS
 from applyprune.planning.references import Reading, Way, pod_template, readings
 from applyprune.planning.uids import each_once, is_among, uids_of
@@ -519,11 +519,16 @@ def lost_fields(change: Change) -> Iterator[Consequence]:
     if change.live is None or not (change.is_changed or change.is_deleted):
         return
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for one in change.live.writers:
+    live, marks = change.live, frozenset[tuple[str, str]]()
+    if change.fate is Fate.ADOPT:  # its tool loses the object, and so its marks
+        marks = frozenset(pure_marks(change.kind, live.labels, live.annotations))
+    for one in live.writers:
         if _loses(change, one):
             fields = as_stored(one.fields, change.kind)
             found[one.manager].update(
-                to_server(path) for path in fields.leaves() if _is_lost(change, path)
+                to_server(path)
+                for path in fields.leaves()
+                if path[1:] not in marks and _is_lost(change, path)
             )
     certain = change.after is not None or not change.is_changed
     how = "removed, because the manifest lacks {}" if change.is_changed else "lost with the object"

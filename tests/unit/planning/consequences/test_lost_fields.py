@@ -16,10 +16,12 @@ LABEL: dict[str, Any] = {"f:metadata": {"f:labels": {"f:team": {}}}}
 MARKS: dict[str, Any] = {
     "f:metadata": {"f:annotations": {f"f:{LAST_APPLIED}": {}, f"f:{OWNED_BY}": {}}}
 }
+TOOL: dict[str, Any] = {"f:metadata": {"f:annotations": {"f:config.k8s.io/owning-inventory": {}}}}
 FINALIZER: dict[str, Any] = {"f:metadata": {"f:finalizers": {'v:"x/y"': {}}}}
 BEFORE = {"data": {"key": "v", "stale": "1"}}
 MANIFEST = {"data": {"key": "v"}}
 REMOVED = "fields-lost: 1 field of {} {} removed, because the manifest lacks it: .data.stale"
+UNCERTAIN = "fields-lost: 1 field of x may be removed, because the manifest lacks it: "
 GONE = "fields-lost: {} lost with the object: {}"
 
 
@@ -40,6 +42,13 @@ CASES: dict[str, Case] = {
     "what somebody else has too": (Fate.CHANGE, [_by("x", DATA), _by("y", DATA)], None, []),
     "what stays": (Fate.ADOPT, [_by("x", DATA)], BEFORE, []),
     "our marks": (Fate.ADOPT, [_by("x", MARKS)], None, []),
+    "marks of its tool": (Fate.ADOPT, [_by("x", TOOL)], None, []),
+    "marks of a tool on an object of the set": (
+        Fate.CHANGE,
+        [_by("x", TOOL)],
+        None,
+        [UNCERTAIN + ".metadata.annotations.config.k8s.io/owning-inventory"],
+    ),
     "a finalizer is never taken": (Fate.ADOPT, [_by("x", FINALIZER)], None, []),
     "a subresource": (Fate.ADOPT, [_by("x", DATA, subresource="scale")], None, []),
     "a recreation": (
@@ -80,6 +89,7 @@ def test_lost_fields_name_their_manager(name: str) -> None:
         after=after,
         taken=frozenset({"x"}),
         managedFields=entries,
+        annotations={"config.k8s.io/owning-inventory": "x"},
     )
     there = told(found(changed))
     assert [one for one in there if one.startswith("fields-lost")] == expected
