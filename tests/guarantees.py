@@ -45,6 +45,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "planning/managed_fields.py",
         "planning/marks.py",
         "planning/ownership.py",
+        "planning/still_recorded.py",
     ),
     "No object is lost track of": (
         "cluster/inventory_format.py",

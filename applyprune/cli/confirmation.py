@@ -25,7 +25,12 @@ from applyprune.errors import (
 from applyprune.model.events import Finished, Planned, Started
 from applyprune.model.fate import Outcome
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.plan_text import deletion_summary, plan_table, target_line
+from applyprune.output.plan_text import (
+    deletion_summary,
+    plan_table,
+    record_lines,
+    target_line,
+)
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.problem_text import problem_text
 from applyprune.planning.approval import changes_anything, is_blocked, needed_consent
@@ -188,6 +193,7 @@ class _Watch(Struct):
         applyset = self.session.applyset(started.name).identity
         if not (stops or is_dry):
             self._show(plan_table(plan, started.mode, applyset, width))
+            self._show("\n".join(record_lines(plan, width)))
         elif is_dry and started.mode is Mode.DELETE and plan.removals and not plan.no_prune:
             # The lines of the dry run name each object.
             self._show("\n".join(deletion_summary(plan, applyset, width)))

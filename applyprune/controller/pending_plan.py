@@ -86,6 +86,7 @@ def pending_plan(run: RunResult, bundle: BundleSpec, approved: str) -> PendingPl
         "" if refused else _cascades_text(cascades),
         # The rules may be content of the source.
         "" if bundle.has_secret_source else _ignored_text(concerned),
+        and_more(plan.records, _SHOWN, "; ") if whole else "",
         # The refusal of a guard names the digest that is approved.
         "" if refused and is_digest(approved) else _mismatch(approved),
         f"to approve exactly this: {command(bundle, plan.needs_approval)}",

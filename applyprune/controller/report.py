@@ -26,7 +26,7 @@ from applyprune.controller.status import (
 )
 from applyprune.controller.task import BundleSample, Measured
 from applyprune.errors import AlreadyExists, ApplypruneError, Forbidden
-from applyprune.model.events import Event, ObjectDone, WarningRaised
+from applyprune.model.events import Event, ObjectDone, Planned, WarningRaised
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, EVENTS, NAMESPACES, LiveObject
@@ -318,6 +318,9 @@ def log_event(
     if isinstance(event, WarningRaised):
         message = problem_message(event.problem, secret=run_result.secret)
         warnings.warn("warning of a run", message, run=run_result.run, set=target)
+    if isinstance(event, Planned):
+        for record in event.plan.records:
+            warnings.warn("objects of another tool", str(record), run=run_result.run, set=target)
     if isinstance(event, ObjectDone) and event.outcome not in _UNTOLD:
         LOG.info(
             "object processed",

@@ -25,6 +25,7 @@ from applyprune.errors import (
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import Inventory
+from applyprune.model.kinds import CONFIG_MAP
 from applyprune.model.live import (
     AUTOSCALERS,
     NAMESPACES,
@@ -43,6 +44,7 @@ from applyprune.model.plan import (
     Consequence,
     Desired,
     Plan,
+    ToolRecord,
 )
 from applyprune.model.problem import MOST_ERRORS, Problem
 from applyprune.model.text import and_more
@@ -75,6 +77,7 @@ from applyprune.planning.schemas import (
     fields_problem,
     kind_schema,
 )
+from applyprune.planning.still_recorded import tool_records
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -525,6 +528,34 @@ def reference_warnings(plan: Plan, world: World, reader: SnapshotReader) -> Iter
     unread = [ref for ref in uses if ref not in world.states]
     states = {**world.states, **reader.look_up(unread, world.resource_map)}
     yield from missing_references(uses, states, plan, world.left_out)
+
+
+def records_of_tools(plan: Plan, world: World, context: RunContext) -> tuple[ToolRecord, ...]:
+    """Return what other tools still have of what a plan adopts.
+
+    Without a check, send no request: then only the marks of the objects tell.
+    """
+    served = world.resource_map
+
+    def look_up(kind: GroupKind, namespace: str, selector: str) -> Sequence[LiveObject] | None:
+        resource = served.find_kind(kind)
+        if resource is None:
+            return None if kind.group in served.stale else ()
+        try:
+            return context.cluster.list(
+                resource,
+                namespace=namespace,
+                selector=selector,
+                full=kind == CONFIG_MAP,
+                remembered=True,
+            )
+        except Unreachable:
+            raise
+        except ApplypruneError:
+            return None
+
+    reads = look_up if world.options.check else lambda *_: None
+    return tool_records(plan, context.applyset, world.others, reads)
 
 
 def consequences_of(

@@ -21,6 +21,7 @@ from applyprune.engine.checks import (
     fields_checked,
     owners_checked,
     read_own_namespace,
+    records_of_tools,
     reference_warnings,
     rights_review,
     unread_warning,
@@ -447,6 +448,8 @@ def check_plan(
         stays=stage.stays,
         continues=is_rest(plan, stage.inventory.approved, applyset, options),
     )
+    if only is None:
+        plan = replace(plan, records=records_of_tools(plan, stage.world, context))
     if options.dry_run is DryRun.CLIENT and options.diff.enabled:
         dry_run.compare_locally(plan.applies)
     if options.corrects:

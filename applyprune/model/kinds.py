@@ -179,6 +179,10 @@ _kind("Deployment.extensions", ready="deployment")
 _kind("ReplicaSet.extensions", ready="replica-set")
 GATEWAY = _kind("Gateway.gateway.networking.k8s.io")
 GATEWAY_CLASS = _kind("GatewayClass.gateway.networking.k8s.io", None, "cluster")
+# What other tools write their objects by.
+APPLICATION = _kind("Application.argoproj.io")
+HELM_RELEASE = _kind("HelmRelease.helm.toolkit.fluxcd.io")
+KUSTOMIZATION = _kind("Kustomization.kustomize.toolkit.fluxcd.io")
 SCALED_OBJECT = _kind("ScaledObject.keda.sh")
 """KEDA's autoscaler: its operator makes a HorizontalPodAutoscaler of it, a moment later."""
 RESOURCE_GROUP = _kind("ResourceGroup.kpt.dev")

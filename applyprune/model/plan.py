@@ -65,6 +65,8 @@ class Plan(Struct, frozen=True):
     """The digest to approve so that all of the plan may run; empty if none is needed."""
     continues: bool = False
     """Whether it is the rest of deletions that were approved, and that an earlier run began."""
+    records: tuple[ToolRecord, ...] = ()
+    """What other tools still have of the objects that it adopts; what runs in the cluster first."""
 
     __repr__ = hiding("if_approved")
 
@@ -152,6 +154,34 @@ class Cause(StrEnum):
 
 _DRIFT_STAYS = {Cause.DRIFT_KEPT, Cause.CONTENDED}
 _SKIPPED = {Cause.LEAVE_MARK, Cause.CONFLICT_SKIPPED, Cause.NOT_APPROVED}
+
+
+class ToolRecord(Struct, frozen=True):
+    """What another tool still has of objects that a set adopts: it may change or delete them."""
+
+    tool: str
+    owner: str
+    """What it is, in words: ``release web in namespace shop``."""
+    objects: int
+    """How many of the adopted objects say that they are in it."""
+    command: str = ""
+    """The command that ends it; empty if none is known."""
+    runs: bool = False
+    """Whether the tool runs in the cluster, and writes the objects again."""
+
+    def __str__(self) -> str:
+        """Return what it is, and the command on the same line."""
+        return f"{self.said}: {self.to_end}: {self.command}" if self.command else self.said
+
+    @property
+    def said(self) -> str:
+        """Return ``still recorded by Helm (release web in namespace shop)``."""
+        return f"still {'applied' if self.runs else 'recorded'} by {self.tool} ({self.owner})"
+
+    @property
+    def to_end(self) -> str:
+        """Return the words before the command."""
+        return "to end that" if self.runs else "to end that record"
 
 
 class Migration(Struct, frozen=True):

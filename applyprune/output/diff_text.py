@@ -30,6 +30,7 @@ from applyprune.output.plan_text import (
     plan_notes,
     plan_row,
     plan_table,
+    record_lines,
     row_lines,
     shared_notes,
     target_line,
@@ -130,6 +131,8 @@ class SummaryPrinter:
         counts = [f"{count} {words}" for words, count in found.items()]
         result = f"{self._name}: {', '.join(counts) or 'nothing to compare'}"
         self._out("\n".join(fitted(result, self._target.out_width)))
+        for line in record_lines(self._plan, self._target.out_width):
+            self._out(line)
         # A person who looks at the plan in a terminal needs them only to hand it on.
         if self._target.verbose or self._target.digests or self._target.redraw is None:
             if self._plan.deletions:

@@ -59,6 +59,7 @@ from applyprune.model.plan import (
     GuardResult,
     Plan,
     RemoveStep,
+    ToolRecord,
     wait_reason,
 )
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Origin, Problem
@@ -299,6 +300,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "restored": plan.restored,
         "newSet": plan.new_set,
         "consequences": data(plan.consequences),
+        "toolRecords": data(plan.records),
         "deletions": plan.deletions,
         "digest": plan.digest,
     }
@@ -469,6 +471,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         Finished: _keys_in("counts exit_code=exitCode elapsed problem"),
         GuardResult: _keys_in("guard verdict message option lifted_by=liftedBy"),
         Consequence: _keys_in("kind ref message count refs certain"),
+        ToolRecord: _keys_in("tool owner objects command runs"),
         Problem: _keys_in(
             "kind message location reason hint exit_code=exitCode origin field excerpt marks "
             "conflicts",

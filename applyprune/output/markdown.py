@@ -157,6 +157,9 @@ def _parts(report: RunReport) -> Iterator[str | _Listing]:
         yield guards
     if report.plan is not None and report.plan.consequences:
         yield _consequences(report.plan.consequences)
+    if report.plan is not None and report.plan.records:
+        lines = [f"- {code(str(record))}" for record in report.plan.records]
+        yield _Listing("#### Other tools\n", lines[:ROWS], len(lines))
     if report.input_checked is not None:
         yield code(report.input_checked.text)
     if report.sets:

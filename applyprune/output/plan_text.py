@@ -331,6 +331,17 @@ def _adoption_note(plan: Plan, namespace: str) -> Iterator[str]:
     yield f"{names} {stays} the set{how}"
 
 
+def record_lines(plan: Plan, width: int | None) -> Iterator[str]:
+    """Yield what other tools still have of what a plan adopts; a command is never wrapped."""
+    for record in plan.records:
+        line = one_line(f"  {record}")
+        if not record.command or width is None or len(line) <= width:
+            yield from fitted(line, width)
+        else:
+            yield from fitted(f"  {record.said}; {record.to_end}:", width)
+            yield f"    {record.command}"
+
+
 def step_details(step: ApplyStep | RemoveStep, *, but: Collection[str] = ()) -> Iterator[str]:
     """Yield from whom a step takes something, why it has its fate, and what was not checked.
 

@@ -36,6 +36,7 @@ from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import Mismatch
 from applyprune.model.object_yaml import as_manifest
 from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.reports import (
     ArtifactPushed,
@@ -58,6 +59,7 @@ from applyprune.output.plan_text import (
     ConsequenceLines,
     lifted_text,
     plan_notes,
+    record_lines,
     shared_notes,
     unchecked_line,
     words_of,
@@ -123,6 +125,7 @@ class TextPrinter:
         self._consequences = ConsequenceLines()
         self._notes: Mapping[str, str] = {}
         """What a dry run has to say about several objects."""
+        self._plan = Plan((), ())
         self._shows: Mapping[type[Event], Callable[..., None]] = {
             Started: self._started,
             Planned: self._planned,
@@ -219,6 +222,7 @@ class TextPrinter:
         self._dry = _DRY.get(event.dry_run, "")
 
     def _planned(self, event: Planned) -> None:
+        self._plan = event.plan
         if not self._target.quiet:
             for text in lifted_text(event.plan, self._target.error_width):
                 self._target.err(text)
@@ -370,12 +374,20 @@ class TextPrinter:
             self._out(note)
         if self._name:
             self._out(f"{self._name}: {what}{self._dry} in {event.elapsed:.1f} s")
-        if self._mode is Mode.DELETE and not (self._dry or self._target.quiet):
-            for line in orphaned_lines(self._remaining):
-                self._target.err(line)
+        if not self._target.quiet:
+            self._to_do(event)
         if event.problem is not None:
             self._problem("error", event.problem)
             self._repeat()
+
+    def _to_do(self, event: Finished) -> None:
+        """Write the commands for what the run leaves: records of other tools, and orphans."""
+        if self._dry or event.counts.get(Outcome.UPDATED):
+            for line in record_lines(self._plan, self._target.error_width):
+                self._target.err(line)
+        if self._mode is Mode.DELETE and not self._dry:
+            for line in orphaned_lines(self._remaining):
+                self._target.err(line)
 
     def _repeat(self) -> None:
         """Repeat the names of failed objects if their errors have scrolled off the screen."""

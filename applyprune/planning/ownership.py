@@ -451,11 +451,20 @@ def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
 
 def owning_tools(live: LiveObject, manager: str) -> Iterator[str]:
     """Yield what of other tools owns an object, for each mark that this manager has not applied."""
+    for mark, text in tool_marks(live, manager):
+        named = owner_named(mark, text, live.labels, live.annotations)
+        yield named if text else mark.named.format(HIDDEN)
+
+
+def tool_marks(live: LiveObject, manager: str) -> Iterator[tuple[OwnerMark, str]]:
+    """Yield the marks by which other tools own an object, without those of this manager's apply.
+
+    Each comes with its value, which is empty for a Secret.
+    """
     ours = own_fields(live, manager)
     for mark, path, text in marks_of_owners(live):
         if path not in ours:
-            named = owner_named(mark, text, live.labels, live.annotations)
-            yield named if text else mark.named.format(HIDDEN)
+            yield mark, text
 
 
 def marks_to_record(

@@ -353,6 +353,30 @@ def test_set_with_an_approval_is_not_adopted_from(tenant: Tenant) -> None:
     assert tenant.value("a") == "2"
 
 
+def test_adopted_objects_of_another_tool_name_its_record(
+    tenant: Tenant, running: Controller
+) -> None:
+    """In what waits, and in the log; the marks go, as they do in a run of the command line."""
+    marked = {"config.k8s.io/owning-inventory": f"of-{tenant.namespace}"}
+    tenant.put("configmaps", config_map("a", annotations=marked))
+    label = {"cli-utils.sigs.k8s.io/inventory-id": f"of-{tenant.namespace}"}
+    tenant.put("configmaps", config_map("inventory", labels=label))
+    told = f"still recorded by cli-utils (inventory of-{tenant.namespace}): to end that record: "
+    told += (
+        f"kubectl delete configmap -A -l cli-utils.sigs.k8s.io/inventory-id=of-{tenant.namespace}"
+    )
+    tenant.bundle("web", config_map("a"), adopt="all", approval="Always")
+    plan = pending(tenant)
+    assert told in tenant.condition("web")[2]
+    approve(tenant, plan["digest"])
+    tenant.ready("web")
+    now = tenant.api.get(tenant.path("configmaps", "a"))["metadata"]
+    assert marked.keys().isdisjoint(now.get("annotations", {}))
+    logged = [one for one in running.lines if one.get("namespace") == tenant.namespace]
+    news = [one for one in logged if one["level"] != "debug"]
+    assert [one["warning"] for one in news if "another tool" in str(one["message"])] == [told]
+
+
 WITHHELD = {
     "its set": ("web", "shop", {"approval": "Always"}, "shop", "Automatic", True),
     "its set, by its inventory": (

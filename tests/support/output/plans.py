@@ -26,6 +26,7 @@ from applyprune.model.plan import (
     GuardVerdict,
     Plan,
     RemoveStep,
+    ToolRecord,
     wait_reason,
 )
 from applyprune.model.problem import Origin, Problem, ProblemKind
@@ -216,6 +217,15 @@ CONSEQUENCES = (
         1,
     ),
 )
+RECORDS = (
+    ToolRecord("Argo CD", "application web", 1, runs=True),
+    ToolRecord(
+        "Helm",
+        "release legacy in namespace shop",
+        2,
+        "kubectl delete secret -n shop -l owner=helm,name=legacy",
+    ),
+)
 MISSING = Problem(
     ProblemKind.MISSING_REFERENCE,
     "deployment.apps/web refers to configmap/setings in namespace home, which is neither in the "
@@ -297,9 +307,8 @@ def refused_by(*guards: Guard) -> Plan:
         Guard.APPROVED_DELETIONS: _UNAPPROVED.refusal,
     }
     problem = elsewhere.get(guards[0]) or refusal_of(WRONG, results)
-    return replace(
-        ALLOWED, guards=results, refusal=problem, no_prune="prune refused", restored=restored
-    )
+    refused = replace(ALLOWED, guards=results, refusal=problem, restored=restored, records=())
+    return replace(refused, no_prune="prune refused")
 
 
 ALLOWED = Plan(
@@ -307,6 +316,7 @@ ALLOWED = Plan(
     (*with_waits(REMOVALS, APPLIES), _USED),
     guards=LIFTED,
     consequences=CONSEQUENCES,
+    records=RECORDS,
     deletions=f"sha256:{'d' * 64}",
     digest=f"sha256:{'a' * 64}",
     warnings=(no_wait_warning(wait_reason(with_waits(REMOVALS, APPLIES), "before")), MISSING),
@@ -412,5 +422,6 @@ DELETION = replace(
         caused for caused in CONSEQUENCES if caused.ref in {step.entry.ref for step in REMOVALS}
     ),
     warnings=(),
+    records=(),
 )
 """The deletion of the whole set; some of its objects cannot be deleted."""

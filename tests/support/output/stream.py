@@ -59,6 +59,7 @@ from applyprune.model.plan import (
     GuardVerdict,
     Plan,
     RemoveStep,
+    ToolRecord,
 )
 from applyprune.model.problem import ContestedField, ManagerConflict, Origin, Problem, ProblemKind
 from applyprune.model.reports import (
@@ -163,6 +164,10 @@ _PLAN = Plan(
         Consequence(
             ConsequenceKind.READ_BY, _CONFIG, f"read by {EVIL}", 1, (_DEPLOYMENT,), certain=False
         ),
+    ),
+    records=(
+        ToolRecord("Flux", f"Kustomization {EVIL}", 3, runs=True),
+        ToolRecord("Helm", "release web in namespace shop", 1, "kubectl delete secret web"),
     ),
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from applyprune.model.fate import Fate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
@@ -13,9 +15,10 @@ from applyprune.model.plan import (
     ConsequenceKind,
     Plan,
     RemoveStep,
+    ToolRecord,
 )
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.output.plan_text import plan_table
+from applyprune.output.plan_text import plan_table, record_lines
 from applyprune.output.terminal import rendered
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.removals import ADOPTED
@@ -161,6 +164,17 @@ def test_adoption_says_what_it_means_once() -> None:
     mixed = " ".join(lines(Plan((adopted("a"), adopted("b", owned=True)), ())))
     assert mixed.endswith("configmap/a stays in the cluster when it leaves the set")
     assert "stay" not in " ".join(lines(Plan((adopted("b", owned=True),), ())))
+
+
+@pytest.mark.parametrize("width", [None, 200, 60])
+def test_command_that_ends_a_record_is_on_one_line(width: int | None) -> None:
+    """A user copies it."""
+    command = "kubectl delete secret -n shop -l owner=helm,name=legacy"
+    record = ToolRecord("Helm", "release legacy in namespace shop", 3, command)
+    found = list(record_lines(Plan((), (), records=(record,)), width))
+    assert sum(command in line for line in found) == 1
+    assert (len(found) > 1) is (width == 60)
+    assert all(line.startswith("  ") for line in found)
 
 
 def test_first_plan_says_where_the_inventory_will_be() -> None:
