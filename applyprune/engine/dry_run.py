@@ -65,6 +65,7 @@ from applyprune.planning.conflicts import (
     without_label,
 )
 from applyprune.planning.managed_fields import (
+    OWN_MARKS,
     after_removal,
     dead_versions,
     going_marks,
@@ -374,6 +375,9 @@ class ServerDryRun(Struct):
         step = with_staying_fields(step, before, after, body, self.context.applyset, created)
         comparison = Comparison(step, before, body, after, not_checked)
         manager = self.context.applyset.manager
+        if step.fate is Fate.ADOPT:
+            marks = (*going_marks(step.migration, desired.packed).leaves(), *OWN_MARKS)
+            step = replace(step, alters=has_changed(comparison, self.rules, but=marks))
         if self.context.options.apply.reapply_all or self.context.options.diff.enabled:
             step = replace(step, unowned=tuple(self._unowned(step, after, body)))
         if not (

@@ -61,7 +61,7 @@ from applyprune.planning.import_trials import (
 from applyprune.planning.marks import pure_marks
 from applyprune.planning.names import Resolver, kind_names
 from applyprune.planning.normalize import targets
-from applyprune.planning.ownership import owning_tools
+from applyprune.planning.ownership import owning_tools, tool_marks
 from applyprune.planning.requests import apply_trial, creation_trial
 from applyprune.planning.server_errors import dotted
 from applyprune.planning.tool_records import parsed_record
@@ -132,8 +132,9 @@ def owners(
         yield from _list_all(cluster, scope, options, workers, found, full=False)
         workers.check()
     groups: defaultdict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+    known = {value for _, live in found.lives for _, value in tool_marks(live, "")}
     for _, live in found.lives:
-        groups[live.ref.namespace, *owner_and_source(live)][live.ref.kind] += 1
+        groups[live.ref.namespace, *owner_and_source(live, known)][live.ref.kind] += 1
     for (where, owner, source), kinds in sorted(groups.items()):
         yield OwnerFound(owner, where, kinds.total(), dict(sorted(kinds.items())), source)
     yield ImportEnded(_counted(found))

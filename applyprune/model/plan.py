@@ -274,6 +274,8 @@ class ApplyStep(Struct, frozen=True):
     """Whether its entry must be written although nothing is sent."""
     is_reapplied: bool = False
     """Whether the last confirmed apply has sent the same manifest."""
+    alters: bool | None = None
+    """Whether an adoption changes more than marks of tools and sets; None if no check has told."""
     drift: tuple[Drift, ...] = ()
     """What others have changed since the last apply and the manifest sets to another value.
 

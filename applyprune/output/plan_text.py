@@ -271,8 +271,16 @@ def plan_counts(
         found[task] = found.get(task, 0) + counts.get(outcome, 0)
         if outcome is Outcome.UPDATED:
             found[task] -= adopted
-            found["to adopt"] = adopted
+            found[_adoption_words(plan)] = adopted
     return {words: count for words, count in found.items() if count}
+
+
+def _adoption_words(plan: Plan | None) -> str:
+    """Return the words for what is adopted, with how many of these change, if that is known."""
+    steps = [step for step in plan.applies if step.fate is Fate.ADOPT] if plan is not None else []
+    if any(step.alters is None for step in steps):
+        return "to adopt"
+    return f"to adopt, {sum(step.alters is True for step in steps)} changed"
 
 
 def shared_notes(plan: Plan, namespace: str) -> Mapping[str, str]:

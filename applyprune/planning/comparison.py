@@ -136,9 +136,14 @@ def removal_diff(step: RemoveStep, live: LiveObject, *, not_checked: str = "") -
     return ObjectDiff(step.entry.ref, step.fate, body, None, not_checked=not_checked)
 
 
-def has_changed(comparison: Comparison, rules: Sequence[IgnoreRule]) -> bool:
-    """Return whether an object changes, apart from its bookkeeping and the ignored fields."""
-    ignored = ignored_paths(rules, comparison.step.desired.ref)
+def has_changed(
+    comparison: Comparison, rules: Sequence[IgnoreRule], *, but: Iterable[Path] = ()
+) -> bool:
+    """Return whether an object changes, apart from its bookkeeping and the ignored fields.
+
+    ``but`` are other fields that do not count.
+    """
+    ignored = (*ignored_paths(rules, comparison.step.desired.ref), *but)
     then, now = (_without(state, ignored) for state in _states(comparison))
     return then != now
 

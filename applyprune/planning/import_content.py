@@ -7,7 +7,7 @@ objects of their own. Who has written a field is in managedFields; the rest is i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -46,8 +46,9 @@ from applyprune.planning.normalize import (
     without_nulls,
 )
 from applyprune.planning.order import is_built_in
-from applyprune.planning.ownership import marks_of_owners
+from applyprune.planning.ownership import tool_marks
 from applyprune.planning.references import template_path
+from applyprune.planning.secrets import HIDDEN
 from applyprune.values import pattern
 
 if TYPE_CHECKING:
@@ -157,12 +158,19 @@ _SOURCES = {
 """What ``--from`` calls the tool whose mark has the name of its record."""
 
 
-def owner_and_source(live: LiveObject) -> tuple[str, str]:
-    """Return under whom an object is, and what ``--from`` takes for it; both may be empty."""
-    for mark, _, text_of_mark in marks_of_owners(live):
-        tool, name = _SOURCES.get(mark.key, ""), text_of_mark.partition(mark.ends_at or "\n")[0]
+def owner_and_source(live: LiveObject, known: Collection[str]) -> tuple[str, str]:
+    """Return under whom an object is, and what ``--from`` takes for it; both may be empty.
+
+    ``known`` are the values of marks of others: of a Secret, no other value is shown.
+    """
+    for mark, shown in tool_marks(live, ""):
+        there = live.labels if mark.part == "labels" else live.annotations
+        value = shown or (there[mark.key] if there[mark.key] in known else "")
+        if not value:
+            return mark.named.format(HIDDEN), ""
+        tool, name = _SOURCES.get(mark.key, ""), value.partition(mark.ends_at or "\n")[0]
         source = f"{tool}:{name}" if tool and is_dns_subdomain(name) else ""
-        return owner_named(mark, text_of_mark, live.labels, live.annotations), source
+        return owner_named(mark, value, live.labels, live.annotations), source
     return ("kubectl apply" if LAST_APPLIED in live.annotations else ""), ""
 
 

@@ -41,7 +41,15 @@ from applyprune.planning.applyset import (
     set_of,
     yielded_manager,
 )
-from applyprune.planning.marks import CONFLICTS, IGNORE_FIELDS, pure_marks
+from applyprune.planning.marks import (
+    CONFLICTS,
+    IGNORE_FIELDS,
+    PURE_KEYS,
+    TOOL_MANAGERS,
+    is_wish,
+    owner_marks,
+    pure_marks,
+)
 from applyprune.planning.normalize import (
     REPLICAS,
     IgnoreRule,
@@ -65,6 +73,8 @@ if TYPE_CHECKING:
 
 WITNESS: Path = ("metadata", "annotations", OWNED_BY)
 """The annotation of ownership."""
+OWN_MARKS: Sequence[Path] = (("metadata", "labels", PART_OF), WITNESS)
+"""What the set itself writes on each of its objects."""
 APPLIED_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
 """The metadata that a manifest may set."""
 _NOT_OWNED = frozenset({"apiVersion", "kind", "metadata", "status"})
@@ -174,7 +184,6 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 UNKNOWN = "somebody unknown"
 """The same in our words."""
 _INVENTED = (BEFORE_FIRST_APPLY, "Update")
-_HELM = "helm"
 _DECLARED = frozenset({("kubectl-client-side-apply", "Update"), ("kubectl", "Apply")})
 _PROTECTED: Sequence[Path] = (("metadata", "finalizers"), ("metadata", "ownerReferences"))
 
@@ -189,12 +198,12 @@ def migration_of(
 ) -> Migration:
     """Return what becomes the set's own; ``entry`` is that of an object of the set, else None.
 
-    ``adopts`` is whether the set takes the object in. A Helm release is adopted on purpose only:
-    with ``--adopt=all``, or with its manager in ``--take-over``.
+    ``adopts`` is whether the set takes the object in. What another tool has is adopted on purpose
+    only: with ``--adopt=all``, or with its manager in ``--take-over``.
     """
     asked = options.take_over
     if adopts and options.adopt is Adopt.ALL:
-        asked = asked | {_HELM}
+        asked = asked | _managers_of_tools(live)
     whole: set[tuple[str, str]] = set()
     named: set[tuple[str, str]] = set()
     proven: frozenset[str] = frozenset()
@@ -220,6 +229,12 @@ def migration_of(
         options.no_default_ignore,
         _marks(live) if adopts else (),  # guard: marks-of-the-adopted -> _marks(live)
     )
+
+
+def _managers_of_tools(live: LiveObject) -> frozenset[str]:
+    """Return the field managers of the tools whose marks an object has; Helm's in any case."""
+    tools = {mark.tool for mark, _ in owner_marks(live.labels, live.annotations)}
+    return frozenset().union(*(TOOL_MANAGERS.get(tool, ()) for tool in {"Helm", *tools}))
 
 
 def _marks(live: LiveObject) -> tuple[tuple[Path, str], ...]:
@@ -256,7 +271,8 @@ def going_marks(migration: Migration, body: Packed) -> FieldSet:
 def gives_way(live: LiveObject, manager: str, operation: str) -> bool:
     """Return whether an adoption takes all that a manager has in an object."""
     entries = (one for one in live.writers if (one.manager, one.operation) == (manager, operation))
-    return manager == _HELM or any(_declares(one, live) for one in entries)
+    is_tool = manager in _managers_of_tools(live)
+    return is_tool or any(_declares(one, live) for one in entries)
 
 
 def _declares(writer: Writer, live: LiveObject) -> bool:
@@ -320,7 +336,7 @@ def _of_manager(writer: Writer, migration: Migration, body: Packed) -> FieldSet:
     if name in migration.named:
         return _takeable(writer.fields).without(*_ignored_by_rules(writer, migration, body))
     if name in migration.whole:
-        return _takeable(writer.fields)
+        return _takeable(writer.fields).without(*_marks_that_stay(writer, migration, body))
     if writer.manager in migration.proven:
         proven = writer.fields & recorded_fields(migration)
         return proven | _takeable(writer.fields.set_by(body.value))
@@ -333,6 +349,33 @@ def _ignored_by_rules(writer: Writer, migration: Migration, body: Packed) -> Ite
     for path in writer.fields.leaves():
         is_ignored = is_ignored_by_default(path, manifest, migration.rules_off)
         if is_ignored and value_at(manifest, path) is MISSING:  # guard: left-at-a-takeover never
+            yield path
+
+
+_ALL_TOOLS = frozenset[str]().union(*TOOL_MANAGERS.values())
+
+
+_SELECTED_BY = "app.kubernetes.io/"
+"""The prefix of labels by which Services, policies and monitors select."""
+
+
+def _marks_that_stay(writer: Writer, migration: Migration, body: Packed) -> Iterator[Path]:
+    """Yield the marks of a tool that an adoption leaves, of what the manifest lacks.
+
+    These are the wishes of a user, such as to keep an object, what others may select by, and what
+    does not go with the other marks: without one in a template, Pods would be replaced.
+    """
+    if writer.manager not in _ALL_TOOLS:
+        return
+    manifest, going = body.value, going_marks(migration, body)
+    for path in writer.fields.leaves():
+        key, is_own = path[-1], path[0] == "metadata" and len(path) == 3
+        stays = (
+            (is_own and is_wish(key))  # guard: wish-of-a-user
+            or (is_own and str(key).startswith(_SELECTED_BY))  # guard: label-others-select-by
+            or key in PURE_KEYS  # guard: mark-in-a-template
+        )
+        if stays and path not in going and value_at(manifest, path) in (MISSING, None):
             yield path
 
 

@@ -407,7 +407,7 @@ OWNER_MARKS: tuple[OwnerMark, ...] = (
     OwnerMark("Argo CD", "labels", f"{_ARGO}/instance", _ARGO_NAMED),
     OwnerMark(
         "Argo CD", "labels", "app.kubernetes.io/instance", _ARGO_NAMED,
-        managers=frozenset({"argocd-controller", "argocd-application-controller"}),
+        managers=frozenset({"argocd-application-controller", "argocd-controller"}),
     ),
     OwnerMark("kapp", "labels", "kapp.k14s.io/app", "the kapp app {}"),
     OwnerMark(
@@ -419,6 +419,14 @@ OWNER_MARKS: tuple[OwnerMark, ...] = (
     OwnerMark("OLM", "labels", "olm.owner", "the OLM operator {}"),
 )  # fmt: skip
 """The marks by which other tools own an object: it is not adopted unless the user says so."""
+TOOL_MANAGERS: Mapping[str, frozenset[str]] = {
+    "Helm": frozenset({"helm"}),
+    "Flux": frozenset({"helm-controller", "kustomize-controller"}),
+    "Argo CD": frozenset({"argocd-application-controller", "argocd-controller"}),
+    "kapp": frozenset({"kapp"}),
+    "kluctl": frozenset({"kluctl", "kluctl-controller"}),
+}
+"""The field managers by which tools apply what they have rendered, but for that of kubectl."""
 
 
 # The marks that go when a set takes an object in.
@@ -461,6 +469,8 @@ PURE_MARKS: tuple[PureMark, ...] = (
     *_pure("kluctl", "annotations", "kluctl.io", "deployment-item-dir"),
 )  # fmt: skip
 """All of them."""
+PURE_KEYS = frozenset(mark.key for mark in PURE_MARKS if not mark.value)
+"""Their keys, but for those that are a mark by their value only."""
 _LABELS_STAY = kinds_with(Trait.SELECTED)
 
 
@@ -682,6 +692,11 @@ def leave_mark(live: Mapping[str, object], ours: FieldSet = NO_FIELDS) -> str:
 def _own_keys(ours: FieldSet, part: str) -> Collection[object]:
     """Return the keys of the annotations or labels that our Apply entry has."""
     return ours.at(("metadata", part)).below.keys()
+
+
+def is_wish(key: object) -> bool:
+    """Return whether an annotation or label says what to do with its object, ours or a tool's."""
+    return key in _PEER_KEYS or str(key).startswith(PREFIX)
 
 
 def peer_errors(metadata: Mapping[str, object], origin: Origin) -> Iterator[InputError]:

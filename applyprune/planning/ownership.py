@@ -382,7 +382,7 @@ def digest_of_fields(live: LiveObject, fields: FieldSet, api_version: object) ->
 def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
     """Return which other tool manages an object, and what shows that; empty if none does."""
     recorded = entry.fingerprint.time if entry.fingerprint is not None else ""
-    for mark, path, text in marks_of_owners(live):
+    for mark, path, text in _owner_marks(live):
         shown = f"({mark.key}: {text or HIDDEN})"
         if f"{mark.key}={text}" not in entry.marks:
             return f"it now carries {mark.tool}'s mark {shown}, which this set did not write"
@@ -462,7 +462,7 @@ def tool_marks(live: LiveObject, manager: str) -> Iterator[tuple[OwnerMark, str]
     Each comes with its value, which is empty for a Secret.
     """
     ours = own_fields(live, manager)
-    for mark, path, text in marks_of_owners(live):
+    for mark, path, text in _owner_marks(live):
         if path not in ours:
             yield mark, text
 
@@ -476,7 +476,7 @@ def marks_to_record(
     before the apply.
     """
     ours, is_new = own_fields(live, applyset.manager), not entry.uid
-    marks = ((f"{mark.key}={text}", path) for mark, path, text in marks_of_owners(live))
+    marks = ((f"{mark.key}={text}", path) for mark, path, text in _owner_marks(live))
     return tuple(
         recorded
         for recorded, path in marks
@@ -485,7 +485,7 @@ def marks_to_record(
     )
 
 
-def marks_of_owners(live: LiveObject) -> Iterator[tuple[OwnerMark, Path, str]]:
+def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, Path, str]]:
     """Yield the marks by which other tools own an object, each with its path and value.
 
     managedFields prove what anybody uses. Of a Secret, the value is empty: anybody may have copied

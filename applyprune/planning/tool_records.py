@@ -254,9 +254,23 @@ class Members(Struct, frozen=True):
         key, _, value = self.selector.partition("=")
         return (
             live.labels.get(key) == value
+            and (key == PART_OF or _is_identified(live))
             and any(one.group_kind == live.ref.group_kind for one in self.resources)
             and (not self.namespaces or live.ref.namespace in {"", *self.namespaces})
         )
+
+
+_IDENTITY = "kapp.k14s.io/identity"
+
+
+def _is_identified(live: LiveObject) -> bool:
+    """Return whether kapp has made an object itself: templates give its label to others too.
+
+    It writes ``v1;NAMESPACE/GROUP/KIND/NAME;VERSION`` on what it makes.
+    """
+    ref = live.ref
+    named = f"v1;{ref.namespace}/{ref.group}/{ref.kind}/{ref.name};"
+    return live.annotations.get(_IDENTITY, "").startswith(named)  # guard: made-by-kapp -> True
 
 
 Documents: TypeAlias = "Callable[[str], Iterable[object]]"
@@ -515,7 +529,7 @@ def _applyset(stored: _Stored) -> _Content:
     if _is_own(live):
         raise UsageError(
             f"{live.ref} is the inventory of a set of applyprune",
-            hint="To move its objects to another set, use: applyprune move.",
+            hint="To take its objects, use --adopt set/NAME of applyprune apply.",
         )
     if live.labels.get(SET_ID) != applyset_id(live.ref):  # guard: applyset-of-its-name never
         raise stored.unreadable(f"its label {SET_ID} is not that of its name and namespace")

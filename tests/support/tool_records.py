@@ -62,6 +62,11 @@ def kapp_app(name: str, label: str, kinds: Iterable[str] = (), **spec: Any) -> d
     }
 
 
+def kapp_identity(namespace: str, group: str, kind: str, name: str) -> dict[str, str]:
+    """Return the annotation of an object that kapp has made itself."""
+    return {"kapp.k14s.io/identity": f"v1;{namespace}/{group}/{kind}/{name};v1"}
+
+
 def cli_utils_inventory(name: str, *ids: str) -> dict[str, Any]:
     """Return the ConfigMap that lists objects, each as ``NAMESPACE_NAME_GROUP_KIND``."""
     labels = {"cli-utils.sigs.k8s.io/inventory-id": f"id-{name}"}

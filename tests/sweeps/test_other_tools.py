@@ -141,8 +141,7 @@ def test_record_of_a_tool_names_its_objects(plane: Plane, api: Api, made: ToolSe
             for live in client.list(resource, selector=members.selector)
         ]
     found = {f"{live.ref.kind.lower()}/{live.ref.name}" for live in listed if members.has(live)}
-    by_template = {"persistentvolumeclaim/data-db-0"} if made.tool.in_templates else set()
-    assert found == made.manifests.bodies.keys() | by_template
+    assert found == made.manifests.bodies.keys()
     assert members.warnings == ()
 
 

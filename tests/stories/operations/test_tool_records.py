@@ -24,6 +24,7 @@ from tests.support.tool_records import (
     applyset_parent,
     cli_utils_inventory,
     kapp_app,
+    kapp_identity,
     kustomization,
     release,
 )
@@ -164,7 +165,12 @@ def test_label_selects_the_objects_of_an_app(crd_stage: Stage, crds: Api) -> Non
         crds,
         kapp_app("web.apps.k14s.io", f"17-{space}", ["ConfigMap"], lastChange=change),
         applyset,
-        config_map("mine", labels={"kapp.k14s.io/app": f"17-{space}"}),
+        config_map(
+            "mine",
+            labels={"kapp.k14s.io/app": f"17-{space}"},
+            annotations=kapp_identity(space, "", "ConfigMap", "mine"),
+        ),
+        config_map("by-template", labels={"kapp.k14s.io/app": f"17-{space}"}),
         config_map("theirs", labels={"kapp.k14s.io/app": f"18-{space}"}),
         config_map("part", labels={"applyset.kubernetes.io/part-of": part_of}),
         {**secret("key"), "metadata": {"name": "x", "labels": {"kapp.k14s.io/app": f"17-{space}"}}},

@@ -29,7 +29,7 @@ TOOLS: dict[str, tuple[Body, Body]] = {
     "helm": (
         {"labels": {BY_HELM: "Helm"}, "annotations": HELM},
         {
-            "labels": {"helm.sh/chart": "web-1", "app.kubernetes.io/instance": "legacy"},
+            "labels": {"app.kubernetes.io/instance": "legacy"},
             "annotations": {"helm.sh/resource-policy": "keep"},
         },
     ),
@@ -71,7 +71,7 @@ def _marks(stage: Stage, found: Body) -> Body:
     return {"labels": labels, "annotations": metadata.get("annotations", {})}
 
 
-@pytest.mark.holds("only-marks")
+@pytest.mark.holds("only-marks", "wish-of-a-user", "label-others-select-by")
 def test_marks_go_and_policies_stay(stage: Stage, api: Api) -> None:
     """UID and values stay; the next run writes nothing. Without --adopt=all, nothing is taken."""
     for tool, both in TOOLS.items():
@@ -90,9 +90,7 @@ def test_marks_go_and_policies_stay(stage: Stage, api: Api) -> None:
     for tool, (_, stays) in TOOLS.items():
         assert after[tool]["metadata"]["uid"] == before[tool]["metadata"]["uid"]
         assert after[tool]["data"] == before[tool]["data"]
-        # What Helm has declared becomes the set's, with all labels.
-        left = {} if tool == "helm" else stays
-        assert _marks(stage, after[tool]) == {"labels": {}, "annotations": {}, **left}
+        assert _marks(stage, after[tool]) == {"labels": {}, "annotations": {}, **stays}
     assert set(stage.run(*given).outcomes.values()) == {Outcome.UNCHANGED}
     assert {tool: api.get(stage.path(tool)) for tool in TOOLS} == after
 
@@ -108,6 +106,7 @@ def _with_kapp(body: Body) -> Body:
     return {**body, "spec": {**spec, "selector": {"matchLabels": selected}, "template": template}}
 
 
+@pytest.mark.holds("mark-in-a-template")
 def test_adopted_workload_keeps_its_pods(stage: Stage, api: Api) -> None:
     """Selectors, templates and the labels of a Pod stay, and no ReplicaSet is added.
 

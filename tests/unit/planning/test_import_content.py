@@ -11,6 +11,7 @@ from applyprune.model.identity import GVK, Ref
 from applyprune.model.live import LiveObject
 from applyprune.planning.applyset import LAST_APPLIED, PART_OF
 from applyprune.planning.import_content import LeftOut, content_of, left_out, owner_and_source
+from applyprune.planning.secrets import HIDDEN
 from tests.support.objects import config_map, of_kind
 
 PERSON = "kubectl-client-side-apply"
@@ -270,4 +271,19 @@ def test_owner_is_named_with_what_imports_its_objects(
     metadata: dict[str, Any], found: tuple[str, str]
 ) -> None:
     """By the marks of the tool; without any, by the annotation of kubectl."""
-    assert owner_and_source(live(config_map("a", **metadata), writer(PERSON))) == found
+    assert owner_and_source(live(config_map("a", **metadata), writer(PERSON)), ()) == found
+
+
+@pytest.mark.parametrize(
+    ("known", "found"),
+    [
+        (["web"], ("the Helm release web", "helm:web")),
+        ([], (f"the Helm release {HIDDEN}", "")),
+    ],
+)
+def test_owner_of_a_secret_is_named_if_another_object_names_it(
+    known: list[str], found: tuple[str, str]
+) -> None:
+    """Anybody may have copied a value into an annotation."""
+    one = live(secret("Opaque", annotations={"meta.helm.sh/release-name": "web"}), writer(PERSON))
+    assert owner_and_source(one, known) == found

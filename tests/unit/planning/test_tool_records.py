@@ -36,6 +36,7 @@ from tests.support.tool_records import (
     cli_utils_inventory,
     encoded_release,
     kapp_app,
+    kapp_identity,
     kustomization,
     release,
 )
@@ -378,15 +379,31 @@ def test_app_selects_its_kinds_by_its_label() -> None:
     assert "Gone.old.example.com" in warned(found)[0]
     failed = kapp_app("web", "17", kinds, lastChange={**change, "successful": False})
     assert members("kapp", failed).namespaces == frozenset()
-    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}
+
+    def made(kind: str, space: str, label: str = "17", name: str = "a") -> LiveObject:
+        group = "apps" if kind == "Deployment" else ""
+        marks = kapp_identity(space, group, kind, "a")
+        version = f"{group}/v1" if group else "v1"
+        metadata = {"name": name, "annotations": marks}
+        body = {"apiVersion": version, "kind": kind, "metadata": metadata}
+        return live(body, space, **{"kapp.k14s.io/app": label})
+
+    assert found.has(made("Deployment", "db"))
+    assert not found.has(made("Deployment", "db", "18"))
+    assert not found.has(made("Deployment", "other"))
+    assert not found.has(made("ConfigMap", "db"))
+    assert members("kapp", failed).has(made("Deployment", "other"))
+    assert found.has(made("Namespace", ""))
+
+
+@pytest.mark.holds("made-by-kapp")
+def test_object_that_only_has_the_label_of_an_app_is_none_of_it() -> None:
+    """A StatefulSet gives its claims the labels of its template; an annotation may be copied."""
+    found = members("kapp", kapp_app("web", "17", ["ConfigMap"]))
     label = {"kapp.k14s.io/app": "17"}
-    assert found.has(live(deployment, "db", **label))
-    assert not found.has(live(deployment, "db", **{"kapp.k14s.io/app": "18"}))
-    assert not found.has(live(deployment, "other", **label))
-    assert not found.has(live(config_map("a"), "db", **label))
-    assert members("kapp", failed).has(live(deployment, "other", **label))
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    assert found.has(live(namespace, "", **label))
+    assert not found.has(live(config_map("a"), "shop", **label))
+    copied = config_map("b", annotations=kapp_identity("shop", "", "ConfigMap", "a"))
+    assert not found.has(live(copied, "shop", **label))
 
 
 def test_app_of_an_old_kapp_selects_all_kinds_of_its_groups() -> None:

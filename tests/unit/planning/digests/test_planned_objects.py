@@ -148,6 +148,7 @@ def test_annotation_that_the_program_names_is_never_strange() -> None:
     named = {
         node.value
         for path in sorted(Path(applyprune.__file__).parent.glob("[mpe]*/*.py"))
+        if path.stem != "import_content"  # no run reads what it reads
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if _KEY.fullmatch(node.value)

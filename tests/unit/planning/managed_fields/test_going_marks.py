@@ -7,7 +7,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from applyprune.model.fieldset import FieldSet
+from applyprune.model.fieldset import FieldSet, with_value
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt
 from applyprune.model.plan import Migration
@@ -16,6 +16,7 @@ from applyprune.planning.managed_fields import (
     has_migration,
     migration_of,
     own_fields,
+    taken,
     with_marks_of,
 )
 from applyprune.planning.requests import migrate_request
@@ -115,3 +116,62 @@ def test_marks_are_in_no_text_of_a_migration() -> None:
 def test_marks_stay_on_what_is_not_adopted() -> None:
     """They tell then that the other tool has come after the set."""
     assert _migration(_there(KAPP), adopts=False).marks == ()
+
+
+LABELS: dict[str, Any] = {
+    "f:app.kubernetes.io/instance": {},
+    "f:tier": {},
+    "f:kapp.k14s.io/app": {},
+}
+NOTES: dict[str, Any] = {
+    "f:kapp.k14s.io/delete-strategy": {},
+    "f:kapp.k14s.io/identity": {},
+    "f:note": {},
+}
+WRITTEN: dict[str, Any] = {
+    "f:metadata": {"f:labels": LABELS, "f:annotations": NOTES},
+    "f:spec": {"f:template": {"f:metadata": {"f:labels": {"f:kapp.k14s.io/app": {}, "f:x": {}}}}},
+}
+TEMPLATE = ("spec", "template", "metadata", "labels")
+STAYS = {
+    "wish-of-a-user": ("metadata", "annotations", "kapp.k14s.io/delete-strategy"),
+    "label-others-select-by": ("metadata", "labels", "app.kubernetes.io/instance"),
+    "mark-in-a-template": (*TEMPLATE, "kapp.k14s.io/app"),
+}
+GOES = [
+    ("metadata", "labels", "tier"),
+    ("metadata", "labels", "kapp.k14s.io/app"),
+    ("metadata", "annotations", "kapp.k14s.io/identity"),
+    ("metadata", "annotations", "note"),
+    (*TEMPLATE, "x"),
+]
+
+
+def _taken(manager: str, manifest: dict[str, Any]) -> FieldSet:
+    """Return what an adoption takes of a manager that has applied an object of kapp."""
+    labels = {"kapp.k14s.io/app": "17", "app.kubernetes.io/instance": "i", "tier": "t"}
+    entry = managed(manager, operation="Update", fieldsV1=WRITTEN)
+    one = live(ONE.ref, label="", entries=[entry], annotations=MARKS, labels=labels)
+    return taken(one.writers[0], _migration(one), packed(manifest))
+
+
+@pytest.mark.holds("wish-of-a-user", row="wish-of-a-user")
+@pytest.mark.holds("label-others-select-by", row="label-others-select-by")
+@pytest.mark.holds("mark-in-a-template", row="mark-in-a-template")
+@pytest.mark.parametrize("path", STAYS.values(), ids=STAYS)
+def test_adoption_of_all_leaves_what_says_more_than_whose_it_is(path: tuple[str, ...]) -> None:
+    """What the tool has applied becomes the set's, as what kubectl has; but for some marks."""
+    found = _taken("kapp", {})
+    assert path not in found
+    assert [goes for goes in GOES if goes not in found] == []
+
+
+@pytest.mark.parametrize("path", STAYS.values(), ids=STAYS)
+def test_adoption_takes_what_the_manifest_sets(path: tuple[str, ...]) -> None:
+    assert path in _taken("kapp", with_value({}, path, "v"))
+
+
+def test_adoption_takes_nothing_of_a_tool_without_its_mark() -> None:
+    """Another manager keeps its fields, but for the marks of the object's tool."""
+    left = set(_taken("kustomize-controller", {}).leaves())
+    assert left == {GOES[1], GOES[2]}
