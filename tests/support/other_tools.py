@@ -36,6 +36,8 @@ class Tool:
     deletes: str
     manager: tuple[str, str]
     """The field manager of its objects, and the operation of its entry in managedFields."""
+    takes_back: str = ""
+    """What makes it take objects that exist already; empty if that is ``makes``."""
     updates: str = ""
     """What the next run is called with; empty if that is ``makes``."""
     labels: tuple[str, ...] = ()
@@ -107,6 +109,10 @@ class ToolSet:
         labels, annotations = dict.fromkeys(self.tool.labels), dict.fromkeys(self.tool.annotations)
         for path in self.manifests.paths.values():
             api.patch(path, {"metadata": {"labels": labels, "annotations": annotations}}, by="hand")
+
+    def kubectl_says(self, words: str) -> str:
+        """Run kubectl, and return its output."""
+        return self._kubectl(words)
 
     def records(self) -> list[str]:
         """Return the objects in which the tool records the set, as ``kind/name``."""
@@ -196,6 +202,7 @@ def _helm(version: int, operation: str, *, delete_heeds_marks: bool) -> Tool:
         "install {name} {home}/chart -n {namespace}",
         "uninstall {name} -n {namespace}",
         ("helm", operation),
+        takes_back="install {name} {home}/chart -n {namespace} --take-ownership",
         updates="upgrade {name} {home}/chart -n {namespace}",
         labels=("app.kubernetes.io/managed-by",),
         annotations=("meta.helm.sh/release-name", "meta.helm.sh/release-namespace"),
@@ -250,6 +257,7 @@ TOOLS: Mapping[str, Tool] = {
         "apply {files} -n {namespace} --reconcile-timeout=1ms",
         "destroy {files} -n {namespace}",
         ("kubectl", "Update"),
+        takes_back="apply {files} -n {namespace} --reconcile-timeout=1ms --inventory-policy=adopt",
         annotations=("config.k8s.io/owning-inventory", LAST_APPLIED),
         record="configmap -n {namespace} -l cli-utils.sigs.k8s.io/inventory-id={namespace}-{name}",
         set_name="cli-utils:{name}-inventory",

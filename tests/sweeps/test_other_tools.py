@@ -5,6 +5,7 @@ Each is built from its published module, which takes minutes.
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import pytest
 from applyprune.engine.tool_records import recorded_members
 from applyprune.localplane import FULL, progress_on, start
 from applyprune.model.identity import GVK
-from applyprune.planning.applyset import PART_OF
+from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.marks import owner_marks, pure_marks
 from applyprune.planning.tool_records import parsed_record
 from applyprune.sources.documents import stored_documents
@@ -177,8 +178,97 @@ def versions(live: Mapping[str, Body]) -> dict[str, object]:
     }
 
 
-# What the tool itself does to objects that are no longer its own. The acts of a taking-over go
-# between: what an import writes, what an adoption changes, and what its plan names.
+# The way over: an import, an adoption, a prune; then the tool itself, and the way back.
+
+
+@each_tool
+def test_set_comes_over_whole_and_goes_back(
+    plane: Plane, api: Api, made: ToolSet, tmp_path: Path
+) -> None:
+    """No UID moves, no Pod is replaced, and the tool deletes nothing that it has given away."""
+    folder = tmp_path / "imported"
+    files = import_set(made, plane, folder)
+    assert len(files) == 40
+    before, old = uids(made, api), generations(made, api)
+    replicas = replica_sets(made, api)
+    input_ = ("helpdesk", "-n", made.manifests.namespace, "-f", folder, "--adopt=all")
+    planned = applyprune("plan", *input_, kubeconfig=plane.kubeconfig)
+    assert planned.code == 0, planned.err
+    assert "helpdesk: 40 to adopt, 0 changed" in planned.out
+    words = (*input_, "--record-as", "owned", "--yes")
+    adopted = applyprune("apply", *words, kubeconfig=plane.kubeconfig)
+    untold(planned.out + planned.err + adopted.out + adopted.err)
+    assert adopted.code == 0, adopted.err
+    assert uids(made, api) == before
+    moved = {name for name, one in generations(made, api).items() if one != old[name]}
+    # Of a Deployment, the server counts each change of an annotation, and of nothing else here.
+    assert moved == DEPLOYMENTS
+    assert replica_sets(made, api) == replicas
+    again = applyprune("plan", *input_, "--exit-code", kubeconfig=plane.kubeconfig)
+    assert again.code == 0, again.out
+    for name, one in made.manifests.live(api).items():
+        given = made.manifests.bodies[name]
+        assert added(one, given, "labels") == {PART_OF}, name
+        assert added(one, given, "annotations") == {OWNED_BY}, name
+    next(one for one in files if one.name == "networkpolicy-db.yaml").unlink()
+    pruned = applyprune("apply", *input_, "--yes", kubeconfig=plane.kubeconfig)
+    assert pruned.code == 0, pruned.err
+    del before["networkpolicy/db"]
+    assert uids(made, api) == before
+    delete_by_the_tool(made, planned.out)
+    assert uids(made, api) == before
+    go_back(made, plane)
+    assert before.items() <= uids(made, api).items()
+    live = made.manifests.live(api)
+    assert not any(OWNED_BY in one["metadata"].get("annotations", {}) for one in live.values())
+    assert not any(PART_OF in one["metadata"].get("labels", {}) for one in live.values()) or (
+        made.tool.labels == (PART_OF,)
+    )
+
+
+def import_set(made: ToolSet, plane: Plane, folder: Path) -> list[Path]:
+    """Import the set by the record of its tool; without one, what lives in the namespace."""
+    where = ("-n", made.manifests.namespace, "--secrets", "--out", folder)
+    calls: list[tuple[str, ...]] = [("--from", made.tool.set_name.format(name=made.name))]
+    if not made.tool.set_name:
+        clustered = made.manifests.bodies.keys() - {
+            name for name in made.manifests.bodies if not name.startswith("cluster")
+        }
+        calls = [(), tuple(sorted(clustered))]
+    for words in calls:
+        done = applyprune("import", *words, *where, kubeconfig=plane.kubeconfig)
+        untold(done.out + done.err)
+        assert done.code == 0, done.err
+    return sorted(folder.rglob("*.yaml"))
+
+
+def replica_sets(made: ToolSet, api: Api) -> set[str]:
+    found = api.get(f"/apis/apps/v1/namespaces/{made.manifests.namespace}/replicasets")
+    return {one["metadata"]["uid"] for one in found["items"]}
+
+
+def delete_by_the_tool(made: ToolSet, plan: str) -> None:
+    """Delete the set by its tool; if that looks at names only, after the command of the plan."""
+    commands = re.findall(r"to end that record: (.*)$", plan, re.MULTILINE)
+    assert len(commands) == bool(made.tool.record)
+    if made.tool.delete_heeds_marks:
+        made.delete()
+    elif commands:
+        made.kubectl_says(commands[0].removeprefix("kubectl "))
+        assert made.records() == []
+        assert made.delete().code != 0
+
+
+def go_back(made: ToolSet, plane: Plane) -> None:
+    """Release all objects, and let the tool make its set again, of what is there."""
+    words = ("helpdesk", "-n", made.manifests.namespace, "--all", "--yes")
+    done = applyprune("inventory", "orphan", *words, kubeconfig=plane.kubeconfig)
+    assert done.code == 0, done.err
+    done = made.run(f"{made.tool.takes_back or made.tool.makes}")
+    assert done.code == made.tool.code, done
+
+
+# What the tool itself does to objects that are no longer its own.
 
 
 @each_tool
