@@ -61,17 +61,16 @@ class Trial(Struct, frozen=True):
     """The fields of the content that the manifest has."""
     seen: SeenDefaults
     """What its own trials have shown."""
+    doubtful: frozenset[Field] = frozenset()
+    """What has come back with a whole part, and may be a default now that the part is there."""
+    is_last: bool = False
+    """Whether what was doubtful has been left out once more."""
 
     @property
     def body(self) -> JSONObject:
         """Return the manifest."""
         found: JSONObject = _part(self.content, self.kept, ())
         return found
-
-    @property
-    def is_whole(self) -> bool:
-        """Return whether nothing is left out."""
-        return len(self.kept) == sum(1 for _ in _leaves(self.content))
 
     def after_refusal(self, error: ApiError) -> Trial | None:
         """Return the trial with the fields that an error is about; None if none comes back."""
@@ -82,7 +81,10 @@ class Trial(Struct, frozen=True):
             return None
         shapes = frozenset(map(_shape, back))
         seen = replace(self.seen, needed=self.seen.needed | shapes)
-        return replace(self, kept=self.kept | back, seen=seen)
+        return replace(self, kept=self.kept | back, seen=seen, doubtful=self._doubts(back))
+
+    def _doubts(self, back: set[Field]) -> frozenset[Field]:
+        return self.doubtful | back if len(back) > 1 else self.doubtful
 
     def _around(self, shape: _Shape) -> set[Field]:
         """Return what is left out in a field, or else in the nearest one around it.
@@ -103,7 +105,7 @@ class Trial(Struct, frozen=True):
     def after_reply(self, created: Mapping[str, Any]) -> Trial:
         """Return the trial with what the server has set to another value, or has not set.
 
-        If it is the same one, the manifest is proved.
+        If it is the same one, and the object lacks nothing of the content, the manifest is proved.
         """
         back: set[Field] = set()
         values = dict(self.seen.values)
@@ -119,11 +121,26 @@ class Trial(Struct, frozen=True):
         # Where a whole part is missing, its defaults come with what it is.
         unusual = {place for place in back if not self._is_well_known(place)}
         lost = {place for place in back if _at(created, place) is not _ABSENT}
-        return replace(
+        more = unusual | lost or back
+        found = replace(
             self,
-            kept=self.kept | (unusual | lost or back),
+            kept=self.kept | more,
             seen=replace(self.seen, values=values),
+            doubtful=self.doubtful | (more - lost),
         )
+        return found if more or self.is_last else found._without_doubtful()  # noqa: SLF001
+
+    def _without_doubtful(self) -> Trial:
+        """Return the trial without what has come back only because a part was missing."""
+        is_custom = _is_custom(self.content)
+        doubtful = ((place, _at(self.content, place)) for place in self.doubtful)
+        may_go = {
+            place
+            for place, value in doubtful
+            # Something must be left of the part.
+            if value not in ({}, []) and _may_go(place, value, NOTHING_SEEN, is_custom=is_custom)
+        }
+        return replace(self, kept=self.kept - may_go, is_last=True)
 
     def after_conflict(self, error: Conflict, live: LiveObject) -> Trial | None:
         """Return the trial with all of each field in conflict; None if an adoption takes them.
@@ -145,13 +162,17 @@ class Trial(Struct, frozen=True):
 
 def first_trial(content: Mapping[str, Any], seen: SeenDefaults) -> Trial:
     """Return the first trial of an object; ``seen`` is what others of its kind have shown."""
-    is_custom = not is_built_in(str(content["apiVersion"]).rpartition("/")[0])
+    is_custom = _is_custom(content)
     kept = frozenset(
         place
         for place, value in _leaves(content)
         if not _may_go(place, value, seen, is_custom=is_custom)
     )
     return Trial(content, kept, NOTHING_SEEN)
+
+
+def _is_custom(content: Mapping[str, Any]) -> bool:
+    return not is_built_in(str(content["apiVersion"]).rpartition("/")[0])
 
 
 def whole_trial(content: Mapping[str, Any]) -> Trial:
@@ -167,6 +188,13 @@ def whole_trial(content: Mapping[str, Any]) -> Trial:
 def lacking(content: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[Field, ...]:
     """Return the fields of a manifest that an object does not have, or with another value."""
     return tuple(place for place, value in _leaves(content) if _at(live, place) != value)
+
+
+def without_place(content: Mapping[str, Any]) -> Iterator[tuple[Field, JSONObject]]:
+    """Yield each field of a manifest, with the manifest without it."""
+    places = frozenset(place for place, _ in _leaves(content))
+    for place in sorted(places, key=str):
+        yield place, _part(content, places - {place}, ())
 
 
 # Which fields are left out of a first trial. It only saves trials: the server decides.
@@ -228,9 +256,14 @@ _USUAL: Mapping[str, tuple[object, ...]] = {
 """The defaults of many kinds, by the name of the field: they come back last."""
 
 
+_USUAL_PORTS = frozenset({("clientConfig", "service", "port"), ("spec", "service", "port")})
+
+
 def _is_usual(shape: _Shape, value: object) -> bool:
     if not shape:
         return False
+    if shape[-3:] in _USUAL_PORTS:
+        return value == 443
     usual = _USUAL.get(shape[-1])
     if usual is None:
         return value in ({}, [], "") and shape[-1] not in _NAMING
@@ -245,7 +278,8 @@ def _is_fixed(place: Field) -> bool:
     is_free = not _FREE.isdisjoint(shape[:-1]) or shape[0] == "metadata"
     # Its schema asks for it, though the server does not.
     is_role = shape[-2:] == ("roleRef", "apiGroup")
-    return is_free or is_role or shape[-1] in _NAMING
+    is_naming = shape[-1] in _NAMING and shape[-3:] not in _USUAL_PORTS
+    return is_free or is_role or is_naming
 
 
 def _may_go(place: Field, value: object, seen: SeenDefaults, *, is_custom: bool) -> bool:
@@ -299,11 +333,12 @@ def _part(value: Any, kept: frozenset[Field], place: Field) -> Any:
             part = _part(inner, kept, (*place, key))
             if part is not _ABSENT:
                 found[key] = part
-        return found if found or not place or isinstance(place[-1], int) else _ABSENT
+        return found if found or not place else _ABSENT
     if _is_list_of_parts(value):
         items = [_part(item, kept, (*place, index)) for index, item in enumerate(value)]
-        whole = [{} if item is _ABSENT else item for item in items]
-        return whole if any(item not in ({}, _ABSENT) for item in items) else _ABSENT
+        if all(item is _ABSENT for item in items):
+            return _ABSENT
+        return [{} if item is _ABSENT else item for item in items]
     return value if place in kept else _ABSENT
 
 

@@ -278,6 +278,26 @@ def test_object_that_a_webhook_would_change_is_not_written(
     assert [one["metadata"]["name"] for one in bodies(tmp_path / "out")] == ["b"]
 
 
+@pytest.mark.holds("import-of-the-whole")
+def test_object_that_a_webhook_changes_at_its_creation_is_written_as_it_is(
+    importing: Any, plane: Plane, namespace: str, api: Api, tmp_path: Path
+) -> None:
+    """No creation proves what it needs; with all its values, an apply changes nothing."""
+    body = of_kind("Service", "web", spec={"selector": {"a": "b"}, "ports": [{"port": 80}]})
+    api.create(f"/api/v1/namespaces/{namespace}/services", body, by="kubectl-create")
+
+    def change(request: dict[str, Any]) -> list[dict[str, Any]]:
+        if request["resource"]["resource"] != "services":
+            return []
+        return [{"op": "add", "path": "/spec/selector/a", "value": "of the webhook"}]
+
+    with Webhook(plane, api, namespace, ("CREATE",), change=change):
+        ended = importing("--out", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    spec = by_name(bodies(tmp_path / "out"))["Service", "web"]["spec"]
+    assert spec == {"selector": {"a": "b"}, "ports": [{"port": 80}], "type": "ClusterIP"}
+
+
 def test_import_needs_no_free_quota(
     importing: Any, namespace: str, api: Api, tmp_path: Path
 ) -> None:

@@ -105,6 +105,16 @@ SCENES = (
             "applyprune rollback news --dry-run",
         ),
     ),
+    # docs/guides/migration.md tells it.
+    Scene(
+        "import",
+        (
+            "applyprune import --list -l app=letter",
+            "applyprune import --from helm:letter --out letter",
+            "applyprune plan letter -f letter --adopt=all",
+        ),
+        setup="apply --server-side --field-manager=helm -f lives/",
+    ),
     Scene(
         "interrupted",
         ("applyprune apply cart -f slow/ --wait",),
@@ -152,6 +162,8 @@ def desks(
         folder = tmp_path_factory.mktemp(home)
         shutil.copytree(SCREENS / "inputs", folder, dirs_exist_ok=True)
         _commit(folder)
+        for file in (folder / "lives").iterdir():  # another text at each desk
+            file.write_text(file.read_text().replace("NAMESPACE", home))
         kubeconfig = folder / "kubeconfig"
         shutil.copy(plane.kubeconfig, kubeconfig)
         in_namespace = ("config", "set-context", "--current", f"--namespace={home}")
