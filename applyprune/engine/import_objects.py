@@ -257,7 +257,8 @@ def _list_all(
     read = partial(_listed, cluster, scope, options, full=full)
     for resource, listed in workers.each(read, scope.resources, in_order=True):
         if isinstance(listed, ApplypruneError):
-            unread[listed.message].append(resource.full_plural)
+            message = _NO_RIGHT if isinstance(listed, Forbidden) else listed.message
+            unread[message].append(resource.full_plural)
         else:
             lives += ((resource, live) for live in listed if scope.has(live))
     kept = each_once(live for _, live in lives)
@@ -277,6 +278,9 @@ def _list_all(
     yield from _not_found(scope, lives, unread)
 
 
+_NO_RIGHT = "this account has no right to it"
+
+
 def _not_found(
     scope: _Scope,
     lives: Iterable[tuple[Resource, LiveObject]],
@@ -284,12 +288,15 @@ def _not_found(
 ) -> Iterator[Event]:
     """Yield a warning about what could not be listed, and what a record has and nobody else."""
     for message, plurals in unread.items():
-        error = RunFailed(
+        error: ApplypruneError = RunFailed(
             f"{and_more(plurals, _SHOWN)} could not be listed",
             reason=message,
             hint="Their objects are not in the manifests.",
         )
         yield WarningRaised(error.problem)
+    if not (lives or unread):
+        where = f"in namespace {scope.namespace}" if scope.namespace else "there"
+        yield WarningRaised(UsageError(f"nothing that an import lists is {where}").problem)
     if scope.members is None or unread or scope.selector:
         return
     if gone := sorted(map(str, scope.members.refs - {live.ref for _, live in lives})):
@@ -368,7 +375,7 @@ def _manifest(
     try:
         for _ in range(_MOST_READS):
             content = _content(resource, live, scalers)
-            trial = _tried(cluster, resource, live, first_trial(content, seen))
+            trial = _tried(cluster, resource, live, first_trial(content, live.body or {}, seen))
             trial, now = _applied(cluster, resource, live, trial)
             if now is None:
                 tool = next(owning_tools(live, ""), "")
@@ -415,7 +422,7 @@ def _tried(cluster: Cluster, resource: Resource, live: LiveObject, trial: Trial)
                 break  # a webhook may change what is created
             else:
                 return more
-    return whole_trial(trial.content)
+    return whole_trial(trial)
 
 
 def _created(

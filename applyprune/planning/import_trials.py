@@ -57,6 +57,8 @@ class Trial(Struct, frozen=True):
 
     content: Mapping[str, Any]
     """The object with the defaults of the server."""
+    live: Mapping[str, Any]
+    """The object as it is, also with what is nobody's to write."""
     kept: frozenset[Field]
     """The fields of the content that the manifest has."""
     seen: SeenDefaults
@@ -118,6 +120,7 @@ class Trial(Struct, frozen=True):
                 values[shape] = values.get(shape, frozenset()) | {canonical_text(there)}
             if there is _ABSENT or there != value:
                 back.add(place)
+        back |= self._beside(created)
         # Where a whole part is missing, its defaults come with what it is.
         unusual = {place for place in back if not self._is_well_known(place)}
         lost = {place for place in back if _at(created, place) is not _ABSENT}
@@ -129,6 +132,28 @@ class Trial(Struct, frozen=True):
             doubtful=self.doubtful | (more - lost),
         )
         return found if more or self.is_last else found._without_doubtful()  # noqa: SLF001
+
+    def _beside(self, created: Mapping[str, Any]) -> set[Field]:
+        """Return what is left out beside a field that the server has set, and the object lacks.
+
+        It sets one of a default, such as the partition of a strategy, with the default only.
+        """
+        back: set[Field] = set()
+        for place, _ in _leaves(created):
+            names = _shape(place)
+            if names[0] in _NOT_COMPARED or names[-1] in _ALLOCATED:
+                continue
+            if _at(self.live, place) is not _ABSENT:
+                continue
+            above = next(
+                place[:depth]
+                for depth in range(len(place) - 1, -1, -1)
+                if _at(self.content, place[:depth]) is not _ABSENT
+            )
+            if len(above) > 1:
+                inside = (one for one, _ in _leaves(self.content) if one[: len(above)] == above)
+                back.update(one for one in inside if one not in self.kept)
+        return back
 
     def _without_doubtful(self) -> Trial:
         """Return the trial without what has come back only because a part was missing."""
@@ -160,29 +185,33 @@ class Trial(Struct, frozen=True):
         return replace(self, kept=self.kept | back, seen=seen)
 
 
-def first_trial(content: Mapping[str, Any], seen: SeenDefaults) -> Trial:
-    """Return the first trial of an object; ``seen`` is what others of its kind have shown."""
+def first_trial(content: Mapping[str, Any], live: Mapping[str, Any], seen: SeenDefaults) -> Trial:
+    """Return the first trial of an object; ``seen`` is what others of its kind have shown.
+
+    ``content`` is what of the ``live`` object may be written.
+    """
     is_custom = _is_custom(content)
     kept = frozenset(
         place
         for place, value in _leaves(content)
         if not _may_go(place, value, seen, is_custom=is_custom)
     )
-    return Trial(content, kept, NOTHING_SEEN)
+    return Trial(content, live, kept, NOTHING_SEEN)
 
 
 def _is_custom(content: Mapping[str, Any]) -> bool:
     return not is_built_in(str(content["apiVersion"]).rpartition("/")[0])
 
 
-def whole_trial(content: Mapping[str, Any]) -> Trial:
-    """Return the trial of an object of which only the usual defaults are left out."""
+def whole_trial(trial: Trial) -> Trial:
+    """Return the trial of the same object of which only the usual defaults are left out."""
+    content = trial.content
     kept = frozenset(
         place
         for place, value in _leaves(content)
         if _is_fixed(place) or not _is_usual(_shape(place), value)
     )
-    return Trial(content, kept, NOTHING_SEEN)
+    return Trial(content, trial.live, kept, NOTHING_SEEN)
 
 
 def lacking(content: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[Field, ...]:
@@ -201,6 +230,9 @@ def without_place(content: Mapping[str, Any]) -> Iterator[tuple[Field, JSONObjec
 
 
 _HEAD = frozenset({"apiVersion", "kind"})
+_NOT_COMPARED = frozenset({"apiVersion", "kind", "metadata", "status"})
+_ALLOCATED = frozenset({"healthCheckNodePort", "nodePort"})
+"""What the server chooses anew for each object, in a part with other fields."""
 _FREE = frozenset(
     {"annotations", "binaryData", "data", "hard", "labels", "limits", "matchLabels",
      "nodeSelector", "parameters", "requests", "selector", "stringData"}
@@ -256,14 +288,21 @@ _USUAL: Mapping[str, tuple[object, ...]] = {
 """The defaults of many kinds, by the name of the field: they come back last."""
 
 
-_USUAL_PORTS = frozenset({("clientConfig", "service", "port"), ("spec", "service", "port")})
+_USUAL_AT: Mapping[_Shape, object] = {
+    ("clientConfig", "service", "port"): 443,
+    ("livenessProbe", "httpGet", "path"): "/",
+    ("readinessProbe", "httpGet", "path"): "/",
+    ("spec", "service", "port"): 443,
+    ("startupProbe", "httpGet", "path"): "/",
+}
+"""The defaults of fields whose name means another thing elsewhere."""
 
 
 def _is_usual(shape: _Shape, value: object) -> bool:
     if not shape:
         return False
-    if shape[-3:] in _USUAL_PORTS:
-        return value == 443
+    if (only := _USUAL_AT.get(shape[-3:])) is not None:
+        return value == only
     usual = _USUAL.get(shape[-1])
     if usual is None:
         return value in ({}, [], "") and shape[-1] not in _NAMING
@@ -278,7 +317,7 @@ def _is_fixed(place: Field) -> bool:
     is_free = not _FREE.isdisjoint(shape[:-1]) or shape[0] == "metadata"
     # Its schema asks for it, though the server does not.
     is_role = shape[-2:] == ("roleRef", "apiGroup")
-    is_naming = shape[-1] in _NAMING and shape[-3:] not in _USUAL_PORTS
+    is_naming = shape[-1] in _NAMING and shape[-3:] not in _USUAL_AT
     return is_free or is_role or is_naming
 
 
@@ -289,10 +328,11 @@ def _may_go(place: Field, value: object, seen: SeenDefaults, *, is_custom: bool)
     shape = _shape(place)
     if shape in seen.whole:
         return False
-    if (known := seen.values.get(shape)) is not None:
-        return canonical_text(value) in known
+    # Such a default may depend on other fields, as that of imagePullPolicy does.
     if _is_usual(shape, value):
         return True
+    if (known := seen.values.get(shape)) is not None:
+        return canonical_text(value) in known
     if shape in seen.needed:
         return False
     # A CRD may have a default of any form.

@@ -48,9 +48,13 @@ class Server:
         return created
 
 
+def trial_of(content: dict[str, Any], seen: SeenDefaults) -> Trial:
+    return first_trial(content, content, seen)
+
+
 def proved(server: Server, spec: dict[str, Any], seen: SeenDefaults = NOTHING_SEEN) -> Trial:
     """Return the last trial; the server has confirmed it."""
-    trial = first_trial({**HEAD, "spec": spec}, seen)
+    trial = trial_of({**HEAD, "spec": spec}, seen)
     for _ in range(MOST):
         try:
             created = server.create(trial.body)
@@ -111,7 +115,7 @@ def test_needed_field_comes_back_after_a_refusal() -> None:
 
 
 def test_refusal_that_names_nothing_ends_the_trials() -> None:
-    trial = first_trial({**HEAD, "spec": {"replicas": 1}}, NOTHING_SEEN)
+    trial = trial_of({**HEAD, "spec": {"replicas": 1}}, NOTHING_SEEN)
     assert trial.after_refusal(Invalid("no", code=422)) is None
     assert trial.after_refusal(invalid("status.x")) is None
 
@@ -119,13 +123,30 @@ def test_refusal_that_names_nothing_ends_the_trials() -> None:
 def test_refusal_around_a_field_brings_back_what_is_in_it() -> None:
     """First what is no well-known default."""
     part = {"volume": {"count": 7, "defaultMode": 420}}
-    trial = first_trial({**HEAD, "spec": part}, NOTHING_SEEN)
+    trial = trial_of({**HEAD, "spec": part}, NOTHING_SEEN)
     after = trial.after_refusal(invalid("spec.volume"))
     assert after is not None
     assert after.body["spec"] == {"volume": {"count": 7}}
     again = after.after_refusal(invalid("spec.volume"))
     assert again is not None
     assert again.body["spec"] == part
+
+
+def test_default_that_brings_another_field_is_written() -> None:
+    """A strategy that is only named has no partition; one that the server has chosen has."""
+
+    class Strategic(Server):
+        def create(self, body: dict[str, Any]) -> dict[str, Any]:
+            created = super().create(body)
+            strategy = created["spec"].setdefault("strategy", {})
+            if not strategy:
+                strategy.update({"kind": "Rolling", "on": True, "partition": 0})
+            strategy.setdefault("on", True)
+            return created
+
+    live = {"strategy": {"kind": "Rolling", "on": True}, "size": 1}
+    found = proved(Strategic({"size": 1}), live)
+    assert found.body["spec"] == {"strategy": {"kind": "Rolling"}}
 
 
 def test_one_trial_is_enough_for_the_second_object_of_a_kind() -> None:
@@ -147,7 +168,8 @@ def test_default_that_depends_on_another_field_is_found_by_the_trial() -> None:
 
 def test_whole_trial_lacks_the_usual_defaults_only() -> None:
     """Where the server creates nothing."""
-    trial = whole_trial({**HEAD, "spec": {"protocol": "TCP", "replicas": 1, "mode": "Fast"}})
+    spec = {"protocol": "TCP", "replicas": 1, "mode": "Fast"}
+    trial = whole_trial(trial_of({**HEAD, "spec": spec}, NOTHING_SEEN))
     assert trial.body["spec"] == {"replicas": 1, "mode": "Fast"}
 
 

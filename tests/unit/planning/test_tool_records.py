@@ -397,7 +397,7 @@ def test_app_selects_its_kinds_by_its_label() -> None:
 
 
 @pytest.mark.holds("made-by-kapp")
-def test_object_that_only_has_the_label_of_an_app_is_none_of_it() -> None:
+def test_template_label_alone_makes_no_member_of_an_app() -> None:
     """A StatefulSet gives its claims the labels of its template; an annotation may be copied."""
     found = members("kapp", kapp_app("web", "17", ["ConfigMap"]))
     label = {"kapp.k14s.io/app": "17"}
