@@ -107,9 +107,8 @@ def import_objects(
             scope = _scope(quiet, resource_map, namespace, options, documents)
             yield from map(WarningRaised, scope.warnings)
             yield from _list_all(quiet, scope, options, workers, found)
-        workers.check()
-        yield from _made(quiet, found, workers)
-        workers.check()
+        cancellation.check(is_unchanged=True)
+        yield from _made(quiet, found, workers, cancellation)
     yield ImportEnded(_counted(found))
 
 
@@ -130,7 +129,7 @@ def owners(
     found = _Objects()
     with WorkerPool(16, cancellation) as workers:
         yield from _list_all(cluster, scope, options, workers, found, full=False)
-        workers.check()
+    cancellation.check(is_unchanged=True)
     groups: defaultdict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     known = {value for _, live in found.lives for _, value in tool_marks(live, "")}
     for _, live in found.lives:
@@ -332,7 +331,9 @@ def _without_body(live: LiveObject) -> LiveObject:
 # The manifest of each.
 
 
-def _made(cluster: Cluster, found: _Objects, workers: WorkerPool) -> Iterator[Event]:
+def _made(
+    cluster: Cluster, found: _Objects, workers: WorkerPool, cancellation: Cancellation
+) -> Iterator[Event]:
     """Yield the manifest of each object, or the error because of which there is none.
 
     The largest object of each kind is tried first: what it shows saves the others a trial each.
@@ -344,7 +345,7 @@ def _made(cluster: Cluster, found: _Objects, workers: WorkerPool) -> Iterator[Ev
     make = partial(_manifest, cluster, found.scalers)
     results = workers.each(lambda one: make(NOTHING_SEEN, *one), largest.values(), in_order=True)
     first = dict(zip(largest, results, strict=False))
-    workers.check()
+    cancellation.check(is_unchanged=True)
 
     def rest(one: tuple[Resource, LiveObject]) -> Event:
         live = one[1]
@@ -353,6 +354,7 @@ def _made(cluster: Cluster, found: _Objects, workers: WorkerPool) -> Iterator[Ev
 
     ordered = sorted(found.lives, key=lambda one: _place(one[1].ref))
     yield from workers.each(rest, ordered, in_order=True)
+    cancellation.check(is_unchanged=True)
 
 
 def _size(one: tuple[Resource, LiveObject]) -> tuple[int, str, str]:

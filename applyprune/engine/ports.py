@@ -267,7 +267,7 @@ class Cancellation(Struct):
         """Wait, but no longer if the run is cancelled; return whether it is."""
         return self.clock.wait(self._flag, seconds)
 
-    def check(self) -> None:
-        """Raise Interrupted if the run is cancelled."""
+    def check(self, *, is_unchanged: bool = False) -> None:
+        """Raise Interrupted if the run is cancelled; ``is_unchanged``: it has written nothing."""
         if self.requested:
-            raise Interrupted(self._signal)
+            raise Interrupted(self._signal, is_unchanged=is_unchanged)

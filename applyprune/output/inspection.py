@@ -465,8 +465,9 @@ def _kinds(kinds: Mapping[str, int], most: int = 0) -> str:
 def imported_lines(event: ImportEnded) -> Iterator[str]:
     """Yield the lines that end an import."""
     count = sum(event.kinds.values())
-    if event.path and count:
-        yield f"{counted(count, 'manifest')} written to {event.path}: {_kinds(event.kinds)}"
+    if event.path:
+        what = f"written to {event.path}: {_kinds(event.kinds)}" if count else "to write"
+        yield f"{counted(count, 'manifest')} {what}"
     if event.left_out:
         counts = (f"{why} ({number})" for why, number in event.left_out.items())
         yield f"left out: {', '.join(counts)}"

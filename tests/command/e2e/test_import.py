@@ -6,6 +6,7 @@ import json
 import re
 import stat
 from pathlib import Path
+from signal import SIGINT
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,7 @@ from tests.support.accounts import kubeconfig_as, rule
 from tests.support.api import writes
 from tests.support.canaries import TOKEN, encoded, untold
 from tests.support.canaries import secret as canary
-from tests.support.command import Ended, applyprune
+from tests.support.command import Ended, applyprune, start
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.objects import config_map, of_kind
 from tests.support.waiting import eventually
@@ -360,3 +361,22 @@ def test_call_that_means_nothing_is_refused(
     ended = importing(*words)
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err
+
+
+def test_interrupted_import_has_written_nothing(
+    plane: Plane, namespace: str, api: Api, tmp_path: Path
+) -> None:
+    """Files are written once all manifests are proved."""
+    for name in "abc":
+        api.create(CONFIG_MAPS.format(namespace), config_map(name), by="kubectl-create")
+    out = tmp_path / "out"
+    with FaultProxy(plane) as proxy:
+        words = ("import", "-n", namespace, "--out", out)
+        with start(*words, kubeconfig=proxy.kubeconfig(tmp_path)) as process:
+            happened = proxy.before_first(
+                lambda seen: seen.method == "PATCH", lambda: process.send_signal(SIGINT)
+            )
+            _, err = process.communicate()
+    assert happened
+    assert (process.returncode, out.exists()) == (130, False)
+    assert "nothing was changed" in err
