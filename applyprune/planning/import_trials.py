@@ -232,7 +232,7 @@ def without_place(content: Mapping[str, Any]) -> Iterator[tuple[Field, JSONObjec
 _HEAD = frozenset({"apiVersion", "kind"})
 _NOT_COMPARED = frozenset({"apiVersion", "kind", "metadata", "status"})
 _ALLOCATED = frozenset({"healthCheckNodePort", "nodePort"})
-"""What the server chooses anew for each object, in a part with other fields."""
+"""What the server chooses for each object, in a part with other fields."""
 _FREE = frozenset(
     {"annotations", "binaryData", "data", "hard", "labels", "limits", "matchLabels",
      "nodeSelector", "parameters", "requests", "selector", "stringData"}

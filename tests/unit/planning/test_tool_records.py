@@ -356,7 +356,11 @@ def test_text_in_the_place_of_an_identity_is_not_shown(body: dict[str, Any]) -> 
     assert [one.message for one in found.warnings] == ["1 entry is left out"]
 
 
-@pytest.mark.parametrize("manifest", [f"a: [{TOKEN}\n", f"- {TOKEN}\n", f"{TOKEN}\n", f"? {TOKEN}"])
+@pytest.mark.parametrize(
+    "manifest",
+    [f"a: [{TOKEN}\n", f"- {TOKEN}\n", f"{TOKEN}\n", f"? {TOKEN}"],
+    ids=["not closed", "a list", "a text", "a key"],
+)
 def test_document_that_is_not_an_object_is_counted(manifest: str) -> None:
     """The others of the release are read."""
     found = members("helm", release("web", f"{text(config_map('a'))}\n---\n{manifest}"))
