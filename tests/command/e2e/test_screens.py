@@ -178,7 +178,7 @@ def _commit(folder: Path) -> None:
     """Make the inputs a commit, which has the same ID at each desk."""
     identity = ("-c", "user.name=ana", "-c", "user.email=ana@example.com")
     day = {f"GIT_{who}_DATE": "2026-11-30T12:00:00Z" for who in ("AUTHOR", "COMMITTER")}
-    for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "inputs")):
+    for words in (("init", "-q"), ("add", ".", ":!lives"), ("commit", "-q", "-m", "inputs")):
         command = ["git", *identity, "-c", "commit.gpgsign=false", *words]
         subprocess.run(command, cwd=folder, env={**os.environ, **day}, check=True)
 
