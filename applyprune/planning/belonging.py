@@ -39,7 +39,7 @@ def belonging(
         writer = own_writer(live, manager)
         if writer is not None and writer.time:
             applied = writer.time
-            run = run_that_applied(inventory, applied)
+            run = run_that_applied(inventory, live.ref, applied)
             source = run.source.text if run is not None else ""
     writers = tuple(_writers(live, manager, scalers))
     return ObjectBelongs(

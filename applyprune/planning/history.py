@@ -143,12 +143,17 @@ def _decoded(stored: Any) -> ObjectsOfRun:
     return found
 
 
-def run_that_applied(inventory: Inventory, time: str) -> RunRecord | None:
+def run_that_applied(inventory: Inventory, ref: Ref, time: str) -> RunRecord | None:
     """Return the run in which an object was applied at a time; None if it is not recorded any more.
 
-    Both times are RFC 3339 in UTC: that of the run is its end.
+    Both times are RFC 3339 in UTC: that of the run is its end. Two runs may end in one second: then
+    it is the last one that has the object among those which it has changed.
     """
     later = [run for run in inventory.history if run.at >= time]
+    for run in later:
+        objects = objects_of(inventory.objects_of_runs, run.run) or {}
+        if any(ref in found.refs for found in objects.values()):
+            return run
     return min(later, key=lambda run: run.at, default=None)
 
 

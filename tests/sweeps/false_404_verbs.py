@@ -248,7 +248,7 @@ LEFT_OUT: Mapping[str, str] = {
         for verb in _OF_BUNDLES
     },
     "init": "it reads the name of the context, and asks no server",
-    "import": "it has no set and writes nothing: what it cannot list is named, and not in its files",
+    "import": "it has no set and writes nothing: what it cannot list is named, and in no file",
     "rbac": "it reads no object, and prints manifests instead of events",
     "install": "it is an apply with an input of its own",
     "controller": "it never ends; what it does are applies and deletes, and they are above",

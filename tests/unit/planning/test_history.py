@@ -190,8 +190,20 @@ def test_run_that_cannot_be_repeated_is_refused(changed: dict[str, Any], says: s
 def test_run_that_applied_an_object_is_the_first_that_ended_later() -> None:
     """A run that was not finished by then has not applied it."""
     found = inventory(LAST, RUN, FIRST)
-    assert run_that_applied(found, "2026-11-29T11:59:59Z") == RUN
-    assert run_that_applied(found, "2026-11-30T12:00:01Z") is None
+    assert run_that_applied(found, REFS[0], "2026-11-29T11:59:59Z") == RUN
+    assert run_that_applied(found, REFS[0], "2026-11-30T12:00:01Z") is None
+
+
+def test_run_that_applied_an_object_is_the_last_that_changed_it_in_a_second() -> None:
+    """Two runs may end in one; what others have changed does not count."""
+    later = replace(LAST, at=RUN.at)
+    found = inventory(later, RUN, FIRST)
+    stored = with_objects("", RUN.run, {Outcome.CREATED: ObjectsOfOutcome(2, REFS[:2])}, ())
+    kept = (RUN.run,)
+    both = with_objects(stored, later.run, {Outcome.UPDATED: ObjectsOfOutcome(1, REFS[:1])}, kept)
+    found = replace(found, objects_of_runs=both)
+    assert run_that_applied(found, REFS[0], RUN.at) == later
+    assert run_that_applied(found, REFS[1], RUN.at) == RUN
 
 
 def test_rollback_names_what_it_does_not_bring_back() -> None:
