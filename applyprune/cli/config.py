@@ -23,8 +23,9 @@ from applyprune.errors import ApplypruneError, InputError, UsageError
 from applyprune.values import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from applyprune.planning.configuration import CallSettings
     from applyprune.sources.folders import Configuration
     from applyprune.sources.kustomize import Overlay
 
@@ -111,27 +112,45 @@ def _use(
         of_plan, paths = _in_plan(given["plan_path"])
     # The file that names a folder itself speaks for it, but for the context.
     counts = bool(paths) and config is None
-    paths = paths or files.input_of(here, names)
-    named = [of for at in _folders(paths) if (of := files.of_folder(at, named=True))]
+    named = files.of_paths(paths or files.input_of(here, names))
     if not (here or named):
         return ConfigInUse()
-    from applyprune.planning.configuration import (
-        INPUT_KEYS,
-        context_name,
-        inherited,
-        settings_of_call,
-    )
+    from applyprune.planning.configuration import INPUT_KEYS, inherited, settings_of_call
 
     own = inherited(here).get("name")
     if of_plan and not names and (own is None or own.settings["name"] == of_plan):
         names = (of_plan,)
-    options = {key: param for key in keys.forms if (param := _parameter(ctx.command, key))}
+    options = _options_of(ctx, keys)
     open_keys = {"name", *(key for key, param in options.items() if param.name not in given)}
     found = settings_of_call(
         here, named, names, settled=keys.forms.keys() - open_keys, only_context=not counts
     )
-    of_call = {*options, *_NAMES_ITSELF} - (INPUT_KEYS if counts else set())
-    said = {key: file for key, file in found.said.items() if key in of_call}
+    if counts:
+        said = {key: file for key, file in found.said.items() if key not in INPUT_KEYS}
+        found = replace(found, said=said)
+    own_paths = {FILE, *((here[-1].path,) if config is not None else ())}
+    return _taken(ctx, options, found, own_paths, names)
+
+
+def _options_of(ctx: click.Context, keys: Keys) -> Mapping[str, click.Parameter]:
+    """Return the parameters of a call that a file may give, by their keys."""
+    return {key: param for key in keys.forms if (param := _parameter(ctx.command, key))}
+
+
+def _taken(
+    ctx: click.Context,
+    options: Mapping[str, click.Parameter],
+    found: CallSettings[Configuration],
+    own_paths: Collection[str] = (),
+    names: tuple[str, ...] = (),
+) -> ConfigInUse:
+    """Make what files say together the defaults of a call; return which files it uses.
+
+    Those in ``own_paths`` need not be named. ``names`` are the sets on the command line.
+    """
+    from applyprune.planning.configuration import context_name
+
+    said = {key: file for key, file in found.said.items() if key in {*options, *_NAMES_ITSELF}}
     ctx.default_map = {
         str(options[key].name): _converted(file, key, ctx, options[key], file.settings[key])
         for key, file in said.items()
@@ -141,7 +160,6 @@ def _use(
     conditions = (
         Condition(context_name(file), str(file.origin("context"))) for file in found.conditions
     )
-    own_paths = {FILE, *((here[-1].path,) if config is not None else ())}
     return ConfigInUse(
         naming.path if naming else "",
         naming.settings["name"] if naming else "",
@@ -210,6 +228,8 @@ class _Files:
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
+        self._folders: dict[str, tuple[Sequence[str], bool]] = {}
+        self._found: dict[tuple[str, bool], Configuration | ApplypruneError | None] = {}
         self._read: dict[str, Configuration] = {}
 
     def of_folder(self, folder: str, *, named: bool = False) -> Sequence[Configuration]:
@@ -218,7 +238,11 @@ class _Files:
         One in the folder that the input names may be a manifest of that name.
         """
         start = os.path.join(folder, "")  # noqa: PTH118 -- as it was given
-        return self._in(_counting(start), named=named)
+        return self._in(self._counting(start), named=named)
+
+    def of_paths(self, paths: Iterable[str]) -> Sequence[Sequence[Configuration]]:
+        """Return the files that count in each folder of an input that has some."""
+        return [of for at in _folders(paths) if (of := self.of_folder(at, named=True))]
 
     def of_file(self, path: str, names: tuple[str, ...]) -> Sequence[Configuration]:
         """Return the file of --config with those above its folder; raise UsageError for other sets.
@@ -228,7 +252,7 @@ class _Files:
         from applyprune.planning.configuration import inherited
 
         folder = os.path.join(os.path.dirname(path), "")  # noqa: PTH118, PTH120
-        above = self._in(_counting(folder)[1:]) if os.path.isdir(folder or ".") else ()  # noqa: PTH112
+        above = self._in(self._counting(folder)[1:]) if os.path.isdir(folder or ".") else ()  # noqa: PTH112
         files = (*above, self._checked(path, folder, is_named=True))
         name = files[-1].settings.get("name")
         if name is None and "name" in (said := inherited(files)):
@@ -246,13 +270,52 @@ class _Files:
         from applyprune.planning.configuration import INPUT_KEYS, for_sets, inherited
 
         said = inherited(for_sets(files, names))
-        return tuple(path for key in INPUT_KEYS & said.keys() for path in said[key].settings[key])
+        given = (said[key].settings[key] for key in sorted(INPUT_KEYS) if key in said)
+        return tuple(path for paths in given for path in paths)
+
+    def _counting(self, folder: str) -> Sequence[str]:
+        """Return the folders whose files count in a folder: itself, and those above it.
+
+        Above the folder that has ``.git`` nothing is read, nor anything that is another user's or
+        on another file system: whoever may write there must not decide what a prune deletes.
+        Without a work tree, nothing says where to stop.
+        """
+        folders, is_in_work_tree = self._upwards(folder)
+        return folders if is_in_work_tree else folders[:1]
+
+    def _upwards(self, folder: str) -> tuple[Sequence[str], bool]:
+        """Return a folder and those above it, and whether the last one begins a work tree."""
+        below: list[tuple[str, str]] = []
+        while (real := os.path.realpath(folder or ".")) not in self._folders:
+            below.append((real, _shortest(folder)))
+            is_top = os.path.lexists(f"{folder}.git")
+            if is_top or not _may_look_above(folder):
+                found: tuple[Sequence[str], bool] = (), is_top
+                break
+            folder = _shortest(f"{folder}../")
+        else:
+            found = self._folders[real]
+        for real, short in reversed(below):
+            found = self._folders[real] = (short, *found[0]), found[1]
+        return found
 
     def _in(self, folders: Sequence[str], *, named: bool = False) -> Sequence[Configuration]:
         found = (self._of(folder, named=named) for folder in reversed(folders))
         return [file for file in found if file is not None]
 
     def _of(self, folder: str, *, named: bool) -> Configuration | None:
+        place = (folder, named)
+        if place not in self._found:
+            try:
+                self._found[place] = self._look(folder, named=named)
+            except ApplypruneError as error:
+                self._found[place] = error
+        found = self._found[place]
+        if isinstance(found, ApplypruneError):
+            raise found
+        return found
+
+    def _look(self, folder: str, *, named: bool) -> Configuration | None:
         path = next((at for name in (FILE, _MISNAMED) if _is_there(at := f"{folder}{name}")), None)
         if path is None:
             return None
@@ -278,17 +341,6 @@ class _Files:
         for key in (key for key in settings if self._keys.forms[key] is Form.PATHS):
             settings[key] = [_from(folder, path) for path in settings[key]]
         return replace(file, settings=settings)
-
-
-def _counting(start: str) -> Sequence[str]:
-    """Return the folders whose files count in a folder: itself, and those above it.
-
-    Above the folder that has ``.git`` nothing is read, nor anything that is another user's or on
-    another file system: whoever may write there must not decide what a prune deletes.
-    """
-    places = list(_places(start))
-    is_in_work_tree = places[-1][1]  # without one, nothing says where to stop
-    return [_shortest(folder) for folder, _ in places[: None if is_in_work_tree else 1]]
 
 
 def _shortest(folder: str) -> str:
@@ -342,17 +394,11 @@ def _is_there(file: str) -> bool:
         return False
 
 
-def _places(folder: str) -> Iterator[tuple[str, bool]]:
-    """Yield a folder and each above it, and whether the Git work tree begins there."""
-    start = _owner(folder)
-    while True:
-        is_top = os.path.lexists(f"{folder}.git")
-        yield folder, is_top
-        below, folder = folder, f"{folder}../"
-        is_root = os.path.samefile(below or ".", folder)  # noqa: PTH121
-        # guard: foreign-configuration -> is_top or is_root
-        if is_top or is_root or _owner(folder) != start:
-            return
+def _may_look_above(folder: str) -> bool:
+    above = f"{folder}../"
+    is_root = os.path.samefile(folder or ".", above)  # noqa: PTH121
+    # guard: foreign-configuration -> not is_root
+    return not is_root and _owner(above) == _owner(folder)
 
 
 def _owner(folder: str) -> tuple[int, int]:
