@@ -107,6 +107,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "planning/names.py",
         "planning/order.py",
         "planning/schemas.py",
+        "planning/set_order.py",
         "sources/",
     ),
     "A Bundle does no more than its account may": ("api/bundles.py", "controller/"),
