@@ -1,7 +1,7 @@
 """What the files ``applyprune.yaml`` of a folder and of those above it say together.
 
 A nearer file wins, key by key. That is one rule for every way to name a folder: to stand in it, to
-name it as input, or to find it.
+name it as input, or to find it. Many sets of one command are many such folders.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from applyprune.errors import InputError, UsageError
+from applyprune.planning.set_order import KEY as DEPENDS_ON
+from applyprune.planning.set_order import SetKey, SetNeeds
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Origin
@@ -207,3 +210,106 @@ def _set_of(said: Mapping[str, F], settled: Collection[str]) -> str:
         f"{word} {value}" for key, word in _WORDS.items() if (value := _said(said, key, settled))
     ]
     return f"{said['name'].path} {' '.join(parts)}"
+
+
+# Many calls in one: each file with a name below a folder is a set.
+
+
+class SetSettings(Struct, Generic[F], frozen=True):
+    """A set, and what its files say: as for a call in its folder."""
+
+    key: SetKey
+    folder: str
+    """The folder of the file that names it, as seen from the current one."""
+    settings: CallSettings[F]
+
+    @property
+    def file(self) -> F:
+        """Return the file that names the set."""
+        return self.settings.said["name"]
+
+    @property
+    def input(self) -> Mapping[str, Sequence[str]]:
+        """Return the paths of each key of input that counts."""
+        given = {key: self.settings.said.get(key) for key in sorted(INPUT_KEYS)}
+        found = {key: file.settings[key] for key, file in given.items() if file is not None}
+        return {key: paths for key, paths in found.items() if paths}
+
+    @property
+    def depends_on(self) -> SetNeeds:
+        """Return what must be applied and ready before it."""
+        file = self.settings.said.get(DEPENDS_ON)
+        if file is None:
+            return SetNeeds(self.key)
+        return SetNeeds(self.key, tuple(file.settings[DEPENDS_ON]), file.origin(DEPENDS_ON))
+
+
+def settings_of_set(
+    files: Sequence[F], named: Sequence[Sequence[F]], here: Collection[F]
+) -> CallSettings[F]:
+    """Return what the files of a set say, as in a call in its folder; ``named`` are of its input.
+
+    ``here`` are the files of the current folder: another one selects no context, and refuses only.
+    """
+    found = settings_of_call(files, named, only_context=True)
+    # guard: selected-for-sets never
+    if found.selects is not None and found.selects not in here:
+        return replace(found, selects=None)
+    return found
+
+
+def faults_of_sets(
+    sets: Sequence[SetSettings[F]], settled: Collection[str] = ()
+) -> Sequence[InputError]:
+    """Return what keeps sets from being those of one command.
+
+    These are a set without input, two files of one set, and contexts that exclude each other. The
+    command line decides the keys ``settled``, for all sets.
+    """
+    faults: list[InputError] = []
+    first: dict[SetKey, SetSettings[F]] = {}
+    contexts: dict[str, F] = {}
+    for one in sets:
+        known = first.setdefault(one.key, one)
+        if known is not one:  # guard: set-twice never
+            faults.append(_named_twice(one, known, settled))
+        if not one.input:
+            faults.append(_without_input(one))
+        for file in () if "context" in settled else one.settings.conditions:
+            contexts.setdefault(context_name(file), file)
+    chosen, *others = contexts or ("",)
+    # guard: contexts-of-sets
+    faults += (_other_context(context, chosen, contexts) for context in others)
+    return faults
+
+
+def _named_twice(
+    one: SetSettings[F], known: SetSettings[F], settled: Collection[str]
+) -> InputError:
+    own = {_said(each.settings.said, "namespace") for each in (one, known)}
+    is_forced = "namespace" in settled and len(own) > 1
+    return InputError(
+        f"{known.file.origin('name')} names the set {one.key}, too",
+        location=one.file.origin("name"),
+        hint="Leave out -n: it gives all sets one namespace."
+        if is_forced
+        else "Give each set its own name, or its own namespace.",
+    )
+
+
+def _without_input(one: SetSettings[F]) -> InputError:
+    return InputError(
+        f"the set {one.key} has no input",
+        location=one.file.origin("name"),
+        hint="Add filename or kustomize to this file: a set does not inherit those of a set above "
+        "it.",
+    )
+
+
+def _other_context(context: str, chosen: str, contexts: Mapping[str, F]) -> InputError:
+    return InputError(
+        f"this is for the context {context}, and {contexts[chosen].origin('context')} for {chosen}",
+        location=contexts[context].origin("context"),
+        reason="one command is for one cluster",
+        hint="Run it for a folder whose sets have one context, or give --context.",
+    )

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from applyprune.errors import InputError
 from applyprune.model.text import is_dns_label
-from applyprune.planning.names import CLOSE_SET, closest
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Origin
@@ -164,6 +163,8 @@ def _unknown(
             f"A set can only wait for one of the same command: name a folder that has both, or "
             f"remove it from {KEY}.",
         )
+    from applyprune.planning.names import CLOSE_SET, closest  # noqa: PLC0415 - rarely needed
+
     others = {str(one): one for one in known if one != dependent.key}
     namesakes = [text for text, one in others.items() if one.name == key.name]
     close = next(iter(namesakes), "") or closest(str(key), others, CLOSE_SET)

@@ -8,11 +8,15 @@ import pytest
 
 from applyprune.errors import InputError, UsageError
 from applyprune.planning.configuration import (
+    SetSettings,
     context_name,
+    faults_of_sets,
     for_sets,
     inherited,
     settings_of_call,
+    settings_of_set,
 )
+from applyprune.planning.set_order import SetKey
 from applyprune.sources.folders import Configuration
 
 USED = {"name": "prod", "use": True}
@@ -242,3 +246,120 @@ def test_file_of_another_set_is_named_as_unused(
     unused: list[Configuration],
 ) -> None:
     assert list(settings_of_call(here, named, names).unused) == unused
+
+
+BASE = _file("base", context="prod")
+AT_TOP = _file("top", context=USED)
+
+
+@pytest.mark.parametrize(
+    ("files", "named", "here", "conditions", "selected"),
+    [
+        ([PLATFORM], [], (), [], ""),
+        ([TOP], [[BASE]], (), ["prod", "dev"], ""),
+        ([TOP, PROD], [[TOP, PROD]], (TOP,), ["prod"], ""),
+        pytest.param(
+            *([AT_TOP, PLATFORM], [], (), ["prod"], ""),
+            marks=pytest.mark.holds("selected-for-sets"),
+        ),
+        ([AT_TOP, PLATFORM], [[AT_TOP]], (AT_TOP,), ["prod"], "prod"),
+        ([AT_TOP, _file("a", name="a", context=USED)], [], (AT_TOP,), ["prod"], ""),
+    ],
+)
+def test_set_selects_the_context_of_the_current_folder_only(
+    files: list[Configuration],
+    named: list[list[Configuration]],
+    here: tuple[Configuration, ...],
+    conditions: list[str],
+    selected: str,
+) -> None:
+    """As a folder that is named: no command moves to another cluster by the folder it names."""
+    found = settings_of_set(files, named, here)
+    assert list(map(context_name, found.conditions)) == conditions
+    assert (context_name(found.selects) if found.selects else "") == selected
+    assert found.said == inherited(files)
+
+
+def _set(path: str, namespace: str = "shop", /, **settings: Any) -> SetSettings[Configuration]:
+    """Return a set that its file names web, with what a file above it says."""
+    file = _file(path, **{"name": "web", "filename": ["m"], **settings})
+    found = settings_of_set([NAMELESS, file], [], ())
+    return SetSettings(SetKey(namespace, found.said["name"].settings["name"]), path, found)
+
+
+TWICE = "Give each set its own name, or its own namespace."
+FAULTS = [
+    ([_set("a"), _set("b", name="api"), _set("c", "pay")], (), []),
+    pytest.param(
+        *([_set("a"), _set("b", name="api"), _set("c"), _set("d")], ()),
+        [("c:1:1", "a:1:1 names the set shop/web, too", TWICE), ("d:1:1", "a:1:1 names", TWICE)],
+        marks=pytest.mark.holds("set-twice"),
+        id="two files of one set",
+    ),
+    (
+        [_set("a", "x", namespace="shop"), _set("b", "x", namespace="pay")],
+        {"namespace"},
+        [("b:1:1", "a:1:1 names the set x/web, too", "Leave out -n: it gives all sets one")],
+    ),
+    ([_set("a", "x"), _set("b", "x")], {"namespace"}, [("b:1:1", "a:1:1 names", TWICE)]),
+    ([_set("a", kustomize=["k"], filename=[])], (), []),
+    pytest.param(
+        *([_set("a", context="dev"), _set("b", "pay", context="prod"), _set("c", "x")], ()),
+        [("b:3:1", "this is for the context prod, and a:3:1 for dev", "Run it for a folder")],
+        marks=pytest.mark.holds("contexts-of-sets"),
+        id="two contexts",
+    ),
+    (
+        [
+            _set(name, name, context=context)
+            for name, context in (
+                ("a", "dev"),
+                ("b", USED),
+                ("c", "dev"),
+                ("d", "prod"),
+                ("e", "x"),
+            )
+        ],
+        (),
+        [("b:3:1", "the context prod, and a:3:1 for dev", ""), ("e:3:1", "context x, and a", "")],
+    ),
+    ([_set("a", context="dev"), _set("b", "pay", context="prod")], {"context"}, []),
+]
+
+
+@pytest.mark.parametrize(("sets", "settled", "told"), FAULTS)
+def test_sets_that_exclude_each_other_are_errors(
+    sets: list[SetSettings[Configuration]],
+    settled: set[str],
+    told: list[tuple[str, str, str]],
+) -> None:
+    """All of them, with both places; of many sets with one context, the first says so."""
+    faults = faults_of_sets(sets, settled)
+    assert [fault.location for fault in faults] == [place for place, _, _ in told]
+    for fault, (_, message, hint) in zip(faults, told, strict=True):
+        assert message in fault.message
+        assert fault.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("own", [{}, {"filename": []}, {"filename": [], "kustomize": []}])
+def test_set_without_input_is_an_error(own: dict[str, Any]) -> None:
+    """It does not inherit that of a set above it."""
+    found = settings_of_set([PLATFORM, _file("prod", name="web", **own)], [], ())
+    faults = faults_of_sets([_set("a"), SetSettings(SetKey("", "web"), "prod", found)])
+    assert len(faults) == 1
+    assert str(faults[0]).startswith("prod:1:1: the set web has no input\n  Add filename or kusto")
+
+
+def test_set_says_its_input_and_what_it_depends_on() -> None:
+    """A nearer list replaces that of a file above, and an empty one takes it back."""
+    above = _file("top", dependsOn=["crds"])
+    for own, place, texts in (
+        ({}, "top:1:1", ("crds",)),
+        ({"dependsOn": []}, "a:3:1", ()),
+        ({"dependsOn": ["db", "pay/api"]}, "a:3:1", ("db", "pay/api")),
+    ):
+        file = _file("a", name="a", kustomize=["k"], **own)
+        one = SetSettings(SetKey("", "a"), "a", settings_of_set([above, file], [], ()))
+        assert one.input == {"kustomize": ["k"]}
+        assert (str(one.depends_on.origin), one.depends_on.depends_on) == (place, texts)
+    assert _set("a").depends_on.depends_on == ()
