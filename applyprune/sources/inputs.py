@@ -181,7 +181,7 @@ class _Reader:
         self._warn = warn
         self._moment = moment
         self._rules = rules
-        self._folders = _LocalFolders(moment, rules)
+        self._folders = LocalFolders(moment, rules)
         self._left = MAX_BYTES
         self._left_ignored = _MOST_IGNORED
         self._seen: set[str] = set()
@@ -385,7 +385,7 @@ _MOST_IGNORED = 16 * 2**20
 """Bytes of files that are not read, in which manifests are looked for."""
 
 
-class _LocalFolders:
+class LocalFolders:
     """The files of this machine; links are followed.
 
     The root of the source is that of the Git repository, where there is one: so the rules of a
