@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from enum import Enum, auto
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from applyprune.values import replace
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from applyprune.planning.configuration import CallSettings
+    from applyprune.planning.configuration import CallSettings, SetSettings
     from applyprune.sources.folders import Configuration
     from applyprune.sources.kustomize import Overlay
 
@@ -86,7 +87,7 @@ class UnusedConfig(Struct, frozen=True):
 
 _META = "applyprune.configuration"
 FILE = "applyprune.yaml"
-_MISNAMED = "applyprune.yml"
+MISNAMED = "applyprune.yml"
 _LARGEST = 2**20
 _NAMES_ITSELF = {"name", "context"}
 
@@ -99,11 +100,16 @@ def use(ctx: click.Context, names: tuple[str, ...], given: Mapping[str, Any], ke
     ctx.meta[_META] = _use(ctx, names, given, keys)
 
 
+def use_of_set(ctx: click.Context, one: SetSettings[Configuration], keys: Keys) -> None:
+    """Make what the files of a set say the defaults of a call's options, as in its folder."""
+    ctx.meta[_META] = _taken(ctx, _options_of(ctx, keys), one.settings)
+
+
 def _use(
     ctx: click.Context, names: tuple[str, ...], given: Mapping[str, Any], keys: Keys
 ) -> ConfigInUse:
     # Imported below, not at the top: a call without a file does not need YAML.
-    files, config = _Files(keys), given.get("config")
+    files, config = Files(keys), given.get("config")
     if config == "":
         raise UsageError("empty path for --config", hint="Is a variable of the script not set?")
     here = files.of_folder("") if config is None else files.of_file(config, names)
@@ -134,7 +140,8 @@ def _use(
 
 def _options_of(ctx: click.Context, keys: Keys) -> Mapping[str, click.Parameter]:
     """Return the parameters of a call that a file may give, by their keys."""
-    return {key: param for key in keys.forms if (param := _parameter(ctx.command, key))}
+    keyed = ((getattr(param, "key", ""), param) for param in ctx.command.params)
+    return {key: param for key, param in keyed if key in keys.forms}
 
 
 def _taken(
@@ -223,7 +230,7 @@ def conditions_at(paths: Sequence[str | Overlay], revision: str) -> tuple[Condit
 # The files of a folder, and those above it.
 
 
-class _Files:
+class Files:
     """Reads each file once, and checks it as a whole."""
 
     def __init__(self, keys: Keys) -> None:
@@ -231,6 +238,7 @@ class _Files:
         self._folders: dict[str, tuple[Sequence[str], bool]] = {}
         self._found: dict[tuple[str, bool], Configuration | ApplypruneError | None] = {}
         self._read: dict[str, Configuration] = {}
+        self._reals: dict[str, str] = {}
 
     def of_folder(self, folder: str, *, named: bool = False) -> Sequence[Configuration]:
         """Return the files that count in a folder, in their order from the top of its work tree.
@@ -239,6 +247,15 @@ class _Files:
         """
         start = os.path.join(folder, "")  # noqa: PTH118 -- as it was given
         return self._in(self._counting(start), named=named)
+
+    def only_in(self, folder: str) -> Configuration | None:
+        """Return the file in a folder that is named; None if it is a manifest."""
+        return self._of(os.path.join(folder, ""), named=True)  # noqa: PTH118
+
+    def work_tree_of(self, folder: str) -> str | None:
+        """Return the top of the work tree whose files count in a folder; None without one."""
+        folders, is_in_work_tree = self._upwards(os.path.join(folder, ""))  # noqa: PTH118
+        return folders[-1] if is_in_work_tree else None
 
     def of_paths(self, paths: Iterable[str]) -> Sequence[Sequence[Configuration]]:
         """Return the files that count in each folder of an input that has some."""
@@ -286,18 +303,31 @@ class _Files:
     def _upwards(self, folder: str) -> tuple[Sequence[str], bool]:
         """Return a folder and those above it, and whether the last one begins a work tree."""
         below: list[tuple[str, str]] = []
-        while (real := os.path.realpath(folder or ".")) not in self._folders:
+        while (real := self._real(folder)) not in self._folders:
             below.append((real, _shortest(folder)))
             is_top = os.path.lexists(f"{folder}.git")
             if is_top or not _may_look_above(folder):
                 found: tuple[Sequence[str], bool] = (), is_top
                 break
-            folder = _shortest(f"{folder}../")
+            above = _above(folder)
+            folder = _shortest(f"{folder}../" if above is None else above)
         else:
             found = self._folders[real]
         for real, short in reversed(below):
             found = self._folders[real] = (short, *found[0]), found[1]
         return found
+
+    def _real(self, folder: str) -> str:
+        """Return the path of a folder without links; most have that of the one above."""
+        if folder not in self._reals:
+            above = _above(folder)
+            known = None if above is None else self._reals.get(above)
+            self._reals[folder] = (
+                os.path.realpath(folder or ".")
+                if known is None
+                else f"{known.rstrip(os.sep)}{os.sep}{folder[len(above or '') : -1]}"
+            )
+        return self._reals[folder]
 
     def _in(self, folders: Sequence[str], *, named: bool = False) -> Sequence[Configuration]:
         found = (self._of(folder, named=named) for folder in reversed(folders))
@@ -316,7 +346,7 @@ class _Files:
         return found
 
     def _look(self, folder: str, *, named: bool) -> Configuration | None:
-        path = next((at for name in (FILE, _MISNAMED) if _is_there(at := f"{folder}{name}")), None)
+        path = next((at for name in (FILE, MISNAMED) if _is_there(at := f"{folder}{name}")), None)
         if path is None:
             return None
         _refuse_planted(path, folder)
@@ -325,11 +355,14 @@ class _Files:
                 f"found {path}, which is not read",
                 hint=f"Rename it to {FILE}, or give it with --config.",
             )
-        real = os.path.realpath(folder or ".")
-        if real not in self._read and named and _holds_objects(path):
-            return None
+        real = self._real(folder)
         if real not in self._read:
-            self._read[real] = self._checked(path, folder)
+            try:
+                self._read[real] = self._checked(path, folder)
+            except InputError:
+                if named and _holds_objects(path):
+                    return None
+                raise
         return self._read[real]
 
     def _checked(self, path: str, folder: str, *, is_named: bool = False) -> Configuration:
@@ -341,6 +374,14 @@ class _Files:
         for key in (key for key in settings if self._keys.forms[key] is Form.PATHS):
             settings[key] = [_from(folder, path) for path in settings[key]]
         return replace(file, settings=settings)
+
+
+def _above(folder: str) -> str | None:
+    """Return the folder that a path names another one in; None if only the system knows it."""
+    name = folder[:-1].rpartition(os.sep)[2]
+    if name in {"", os.curdir, os.pardir} or os.path.islink(folder[:-1]):  # noqa: PTH114
+        return None
+    return folder[: -len(name) - 1]
 
 
 def _shortest(folder: str) -> str:
@@ -455,6 +496,7 @@ def _refused(
     )
 
 
+@lru_cache(64)  # a file above many sets has the same for each
 def _holds_at_once(rule: str) -> bool:
     """Return whether a readiness rule is true of an object of which the cluster says nothing.
 
@@ -514,10 +556,6 @@ def _converted(
         reason = "it holds for an object without a status, so that no prune would wait"
         raise _refused(configuration, key, "such a rule", "no-wait", reason)
     return value
-
-
-def _parameter(command: click.Command, key: str) -> click.Parameter | None:
-    return next((param for param in command.params if getattr(param, "key", "") == key), None)
 
 
 def no_set_given() -> UsageError:

@@ -28,7 +28,7 @@ from applyprune.cli.complete import (
     SET_NAME,
     TextType,
 )
-from applyprune.cli.config import Form, Keys, config_in_use, no_set_given, use
+from applyprune.cli.config import Form, Keys, config_in_use, no_set_given, use, use_of_set
 from applyprune.cli.main import CalledCommand, InterruptedVerb, SuggestingGroup
 from applyprune.cli.target import ClusterTarget, is_connected
 from applyprune.errors import ApplypruneError, UsageError
@@ -58,8 +58,11 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
+    from applyprune.cli.reporting import Reporting
     from applyprune.cli.session import InputPaths
     from applyprune.model.text import Selector
+    from applyprune.planning.configuration import SetSettings
+    from applyprune.sources.folders import Configuration
 
 
 REST = "Options"
@@ -421,6 +424,10 @@ _OBJECT = "applyprune.object"
 _RUN = "applyprune.run"
 _GIVEN = "applyprune.given"
 """The options of the command line, by their parameters, before any is processed."""
+_ARGUMENTS = "applyprune.arguments"
+"""The arguments of the verb."""
+_SET = "applyprune.set"
+"""The set of many that a context is for."""
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -438,6 +445,9 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         noted["names"] = value if isinstance(value, tuple) else (value,) if value else ()
     if {"names", "config"} <= noted.keys() and not ctx.resilient_parsing:
         given = {**ctx.meta[_GIVEN], "config": noted["config"]}
+        if _SET in ctx.meta:
+            use_of_set(ctx, ctx.meta[_SET], KEYS)
+            return value
         try:
             use(ctx, noted["names"], given, KEYS)
         except ApplypruneError as error:
@@ -990,14 +1000,29 @@ PLANNING = (*INPUT, AT, *CLUSTER, *PRUNE, *GUARDS, *PLACEMENT, *SELECTION, *APPL
 
 ROWS = (*PLANNING, *RUN, YES, ASK, CHECK, *WAITS, EXPIRES_IN)
 """The options of a run: keys of ``applyprune.yaml``, and what it may not give."""
-KEYS = Keys(
-    forms={
-        "name": Form.TEXT,
-        **{row.key: row.config for row in ROWS if row.config is not None},
-    },
-    guards=frozenset(row.key for row in ROWS if row.guard),
-    unsafe={row.key: row.unsafe for row in ROWS if row.unsafe is not None},
+
+
+def _keys_of(rows: Sequence[Row]) -> Keys:
+    return Keys(
+        forms={
+            "name": Form.TEXT,
+            **{row.key: row.config for row in rows if row.config is not None},
+        },
+        guards=frozenset(row.key for row in rows if row.guard),
+        unsafe={row.key: row.unsafe for row in rows if row.unsafe is not None},
+    )
+
+
+KEYS = _keys_of(ROWS)
+DEPENDS_ON = Setting(
+    "dependsOn",
+    config=Form.TEXTS,
+    multiple=True,
+    help="The sets that must be applied and ready before this one, as NAME in the same namespace, "
+    "or NAMESPACE/NAME. It counts where one command runs many sets; a call for one set ignores it.",
 )
+KEYS_OF_SETS = _keys_of((*ROWS, DEPENDS_ON))
+"""What the files may say where one command runs many sets."""
 
 
 # From the rows to the verb.
@@ -1014,6 +1039,7 @@ class Command(CalledCommand):
         An option that may stand alone takes a value only after ``=``, like kubectl's. Otherwise
         ``apply --dry-run web -f …`` would take the set's name as the value.
         """
+        ctx.meta[_ARGUMENTS] = tuple(args)
         if ctx.resilient_parsing and args and self._wants_value(ctx, args[-1]):
             # Without its value click would stop parsing, and the set's name would be unknown.
             args = args[:-1]
@@ -1217,11 +1243,7 @@ def command(
 
 def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: Any) -> Any:
     """Call the verb with its values; an error of the call itself is reported as the verb does."""
-    fields: dict[str, dict[str, tuple[Row, Any]]] = {}
-    for param in params:
-        if isinstance(param, Row) and param.sets:
-            value, _, field = param.sets.partition(".")
-            fields.setdefault(value, {})[field] = (param, given.pop(str(param.name)))
+    fields = _fields(params, given)
     if "reporting" not in fields:
         return verb(**_values(params, given, fields))
     from applyprune.cli.reporting import reporting_of
@@ -1231,10 +1253,7 @@ def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: An
     if used.elsewhere and not reporting.quiet:
         reporting.terminal.err(f"options from {' and '.join(used.elsewhere)}")
     try:
-        values = _values(params, given, fields)
-        if "cluster_target" in values:
-            # The session reports requests and signals to it; no verb has to pass it on.
-            values["cluster_target"] = replace(values["cluster_target"], listener=reporting)
+        values = _values(params, given, fields, reporting)
         unused = () if reporting.quiet else used.unused
         if unused and ("paths" not in values or values["paths"].paths):
             reporting.terminal.err("\n".join(one.text for one in unused))
@@ -1243,10 +1262,41 @@ def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: An
         return reporting.print_error(error)
 
 
+def values_in(
+    ctx: click.Context, one: SetSettings[Configuration], reporting: Reporting | None = None
+) -> Mapping[str, Any]:
+    """Return what the verb of a call gets for one set of many: what it gets in the set's folder.
+
+    The arguments are parsed as those of a call there, but for ``reporting``, which is that of the
+    whole call. Raises InputError for a value of a file that the option rejects.
+    """
+    made = click.Context(ctx.command, info_name=ctx.command_path, obj=ctx.obj)
+    made.meta[_SET] = one
+    with made.scope(cleanup=False):
+        ctx.command.parse_args(made, list(ctx.meta[_ARGUMENTS]))
+        params, given = ctx.command.params, dict(made.params)
+        fields = _fields(params, given)
+        fields.pop("reporting", None)
+        return _values(params, given, fields, reporting)
+
+
+def _fields(
+    params: Sequence[click.Parameter], given: dict[str, Any]
+) -> dict[str, dict[str, tuple[Row, Any]]]:
+    """Take what rows set out of what was given; return it by value and field."""
+    fields: dict[str, dict[str, tuple[Row, Any]]] = {}
+    for param in params:
+        if isinstance(param, Row) and param.sets:
+            value, _, field = param.sets.partition(".")
+            fields.setdefault(value, {})[field] = (param, given.pop(str(param.name)))
+    return fields
+
+
 def _values(
     params: Sequence[click.Parameter],
     given: dict[str, Any],
     fields: Mapping[str, Mapping[str, tuple[Row, Any]]],
+    reporting: Reporting | None = None,
 ) -> dict[str, Any]:
     """Return what the verb gets: what its rows set, and the rest as it was given."""
     names = {
@@ -1260,6 +1310,9 @@ def _values(
         if isinstance(param, Row) and not param.sets and str(param.name) in given
     }
     made = {value: _MAKERS[value](**_made(rows)) for value, rows in fields.items()}
+    if reporting is not None and "cluster_target" in made:
+        # The session reports requests and signals to it; no verb has to pass it on.
+        made["cluster_target"] = replace(made["cluster_target"], listener=reporting)
     return {**given, **names, **others, **made}
 
 

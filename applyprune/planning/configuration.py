@@ -280,6 +280,11 @@ def faults_of_sets(
     chosen, *others = contexts or ("",)
     # guard: contexts-of-sets
     faults += (_other_context(context, chosen, contexts) for context in others)
+    selecting = [one.settings.selects for one in sets if one.settings.selects is not None]
+    silent = [one for one in sets if not one.settings.conditions]
+    # guard: context-for-some-sets never
+    if selecting and silent and "context" not in settled:
+        faults.append(_selected_for_some(selecting[0], silent[0]))
     return faults
 
 
@@ -303,6 +308,15 @@ def _without_input(one: SetSettings[F]) -> InputError:
         location=one.file.origin("name"),
         hint="Add filename or kustomize to this file: a set does not inherit those of a set above "
         "it.",
+    )
+
+
+def _selected_for_some(file: F, silent: SetSettings[F]) -> InputError:
+    return InputError(
+        f"this selects the context {context_name(file)}, and not for the set {silent.key}",
+        location=file.origin("context"),
+        reason="one command is for one cluster",
+        hint=f"Give --context, or write the context into a file above {silent.file.path}, too.",
     )
 
 

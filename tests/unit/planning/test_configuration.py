@@ -283,7 +283,7 @@ def test_set_selects_the_context_of_the_current_folder_only(
 def _set(path: str, namespace: str = "shop", /, **settings: Any) -> SetSettings[Configuration]:
     """Return a set that its file names web, with what a file above it says."""
     file = _file(path, **{"name": "web", "filename": ["m"], **settings})
-    found = settings_of_set([NAMELESS, file], [], ())
+    found = settings_of_set([NAMELESS, file], [], [file] if "selects" in settings else ())
     return SetSettings(SetKey(namespace, found.said["name"].settings["name"]), path, found)
 
 
@@ -324,6 +324,14 @@ FAULTS = [
         [("b:3:1", "the context prod, and a:3:1 for dev", ""), ("e:3:1", "context x, and a", "")],
     ),
     ([_set("a", context="dev"), _set("b", "pay", context="prod")], {"context"}, []),
+    pytest.param(
+        *([_set("a", "x"), _set("b", selects=True, context=USED), _set("c", "y")], ()),
+        [("b:4:1", "this selects the context prod, and not for the set x/web", "Give --context")],
+        marks=pytest.mark.holds("context-for-some-sets"),
+        id="a context for some sets",
+    ),
+    ([_set("a", "x", context="prod"), _set("b", selects=True, context=USED)], (), []),
+    ([_set("a", "x"), _set("b", selects=True, context=USED)], {"context"}, []),
 ]
 
 

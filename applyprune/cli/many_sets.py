@@ -1,0 +1,189 @@
+"""The sets of one command for many: all that files below a folder name, each with its options.
+
+What is wrong with any of them is found before anything is read from a cluster, and reported all at
+once.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from applyprune.cli.config import FILE, MISNAMED, Files
+from applyprune.cli.options import KEYS_OF_SETS, is_given, values_in
+from applyprune.errors import ApplypruneError, InputError, UsageError, raise_all
+from applyprune.model.text import and_more, counted
+from applyprune.planning.applyset import applyset_identity
+from applyprune.planning.configuration import (
+    SetSettings,
+    context_name,
+    faults_of_sets,
+    inherited,
+    settings_of_set,
+)
+from applyprune.planning.set_order import SetKey, SetOrder, UnknownSet, set_order
+from applyprune.sources.folders import Configuration
+from applyprune.sources.set_folders import SetFolders, set_folders
+from applyprune.sources.tree import shown_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    import click
+
+    from applyprune.cli.reporting import Reporting
+
+_NAMES = (FILE, MISNAMED)
+_SHOWN = 5
+
+
+class SetCall(Struct, frozen=True):
+    """One of the sets."""
+
+    found: SetSettings[Configuration]
+    """Its name, its folder, and which file says each key."""
+    values: Mapping[str, Any]
+    """What the verb gets for it, as ``applyprune VERB NAME`` in its folder."""
+
+
+class SetCalls(Struct, frozen=True):
+    """The sets of one command."""
+
+    sets: tuple[SetCall, ...]
+    """In the order of their folders."""
+    order: SetOrder
+    """What they wait for; empty for a verb without a cluster."""
+    context: str
+    """The context that the command line gives, or the files of the current folder select, for all
+    of them; empty if neither does."""
+    ignored: tuple[tuple[str, str], ...]
+    """The files that rules leave out, each with its rule."""
+
+
+def sets_of_call(
+    ctx: click.Context,
+    directory: str,
+    namespace_of: Callable[[str], str],
+    reporting: Reporting | None = None,
+) -> SetCalls:
+    """Return all sets that a file at or below a folder names.
+
+    ``ctx`` is that of the call: what its command line gives counts for every set. ``namespace_of``
+    returns the namespace of a context, which is that of a set for which nothing gives one; the
+    current context has an empty name. Raises all errors together, and UsageError if there is no
+    set.
+    """
+    settled = {key: ctx.params[key] for key in ("namespace", "context") if is_given(key, ctx)}
+    folders = set_folders(directory, _NAMES)
+    reader = _Reader(settled, namespace_of)
+    sets = tuple(reader.sets_in(folders.folders))
+    found: list[ApplypruneError] = [*folders.errors, *reader.errors]
+    # A set whose file is wrong is missing from the others.
+    is_complete = not found
+    within = "in the current folder"
+    if os.path.normpath(directory) != os.curdir:
+        within = f"below {shown_path(directory)}"
+    order = SetOrder({})
+    has_cluster = "context" in ctx.params
+    # A verb without a cluster is for the sets of all clusters, which may have the same names.
+    for group in [sets] if has_cluster else _by_context(sets):
+        found += faults_of_sets(group, settled if has_cluster else {*settled, "context"})
+        needs = [one.depends_on for one in group]
+        order, wrong = set_order(needs, within)
+        if unknown := {error.key for error in wrong if isinstance(error, UnknownSet)}:
+            _, wrong = set_order(needs, within, reader.elsewhere(directory, unknown))
+        found += (one for one in wrong if is_complete or not isinstance(one, UnknownSet))
+    calls = []
+    for one in sets:
+        try:
+            calls.append(SetCall(one, values_in(ctx, one, reporting)))
+        except ApplypruneError as error:
+            found.append(error)
+    # A file above many sets is wrong once.
+    raise_all(list({str(error): error for error in found}.values()))
+    if not sets:
+        raise _no_set(within, folders)
+    ignored = tuple((shown_path(str(one.path)), one.rule) for one in folders.ignored)
+    return SetCalls(tuple(calls), order if has_cluster else SetOrder({}), reader.context, ignored)
+
+
+class _Reader:
+    """Reads the files of many folders, and keeps what is wrong with them."""
+
+    def __init__(self, settled: Mapping[str, str], namespace_of: Callable[[str], str]) -> None:
+        """Read the files of the current folder; the command line gives what is ``settled``."""
+        self.errors: list[ApplypruneError] = []
+        self.context = settled.get("context", "")
+        self._namespace, self._default = settled.get("namespace", ""), ""
+        self._files = Files(KEYS_OF_SETS)
+        self._here: Sequence[Configuration] = ()
+        try:
+            self._here = self._files.of_folder("")
+            selects = settings_of_set(self._here, (), self._here).selects
+            self.context = self.context or (context_name(selects) if selects else "")
+            self._default = "" if self._namespace else namespace_of(self.context)
+        except ApplypruneError as error:
+            self.errors.append(error)
+
+    def sets_in(self, folders: Iterable[str]) -> Iterator[SetSettings[Configuration]]:
+        for folder in folders:
+            try:
+                if (one := self._set_in(folder)) is not None:
+                    yield one
+            except ApplypruneError as error:
+                self.errors.append(error)
+
+    def elsewhere(self, directory: str, wanted: Collection[SetKey]) -> Mapping[SetKey, str]:
+        """Return where some sets are in the whole work tree, as far as it can be read."""
+        found: dict[SetKey, str] = {}
+        top = self._files.work_tree_of(directory)
+        for folder in () if top is None else set_folders(top or os.curdir, _NAMES).folders:
+            with suppress(ApplypruneError):
+                one = self._set_in(folder)
+                if one is not None and one.key in wanted:
+                    found[one.key] = str(one.file.origin("name"))
+        return found
+
+    def _set_in(self, folder: str) -> SetSettings[Configuration] | None:
+        """Return the set that the file in a folder names; None if it names none."""
+        own, files = self._files.only_in(folder), self._files.of_folder(folder, named=True)
+        said = inherited(files)
+        if own is None or "name" not in own.settings:
+            return None
+        name = own.settings["name"]
+        stated = said["namespace"].settings["namespace"] if "namespace" in said else ""
+        namespace = self._namespace or stated or self._default
+        try:
+            applyset_identity(name, namespace or "default")
+        except UsageError as error:
+            raise InputError(
+                error.message, location=own.origin("name"), reason=error.reason, hint=error.hint
+            ) from None
+        named = self._files.of_paths(self._files.input_of(files, ()))
+        settings = settings_of_set(files, named, self._here)
+        place = folder.rstrip(os.sep) or (os.sep if folder else os.curdir)
+        return SetSettings(SetKey(namespace, name), place, settings)
+
+
+def _by_context(
+    sets: Sequence[SetSettings[Configuration]],
+) -> Sequence[Sequence[SetSettings[Configuration]]]:
+    """Return the sets of each context, with those that name none."""
+    contexts = [set(map(context_name, one.settings.conditions)) for one in sets]
+    return [
+        [one for one, own in zip(sets, contexts, strict=True) if context in own or not own]
+        for context in sorted(set().union(*contexts)) or [""]
+    ]
+
+
+def _no_set(within: str, folders: SetFolders) -> UsageError:
+    rules = [f"{one.rule} leaves out {shown_path(str(one.path))}" for one in folders.ignored]
+    return UsageError(
+        f"no set {within}",
+        reason=f"none of {counted(folders.looked_at, 'folder')} has an {FILE} with a name"
+        + (f"; {and_more(rules, _SHOWN)}" if rules else ""),
+        hint="A set is a folder with such a file: applyprune init NAME -f PATH",
+    )
