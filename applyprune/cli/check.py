@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.cli.options import AT, CLUSTER, INPUT, OPTIONAL_NAME, OUTPUT, PLACEMENT, command
-from applyprune.errors import EmptyInput, raise_all
+import click
+
+from applyprune.cli.options import (
+    ALL_IN,
+    AT,
+    CLUSTER,
+    INPUT,
+    OPTIONAL_NAME,
+    OUTPUT,
+    PLACEMENT,
+    command,
+)
+from applyprune.errors import ApplypruneError, EmptyInput, InputErrors, UsageError, raise_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,9 +33,14 @@ _NAMESPACE = CLUSTER[-1].but(
 )
 
 
-@command(OPTIONAL_NAME, INPUT, AT, _NAMESPACE, PLACEMENT, OUTPUT)
+@command(OPTIONAL_NAME, INPUT, AT, ALL_IN, _NAMESPACE, PLACEMENT, OUTPUT)
 def check(
-    name: str | None, paths: InputPaths, namespace: str, options: Options, reporting: Reporting
+    name: str | None,
+    paths: InputPaths,
+    all_in: str | None,
+    namespace: str,
+    options: Options,
+    reporting: Reporting,
 ) -> int:
     """Check manifests without any cluster.
 
@@ -39,12 +55,48 @@ def check(
     Examples:
       applyprune check -f manifests/
       applyprune check -k overlays/prod -n shop -o github
+      applyprune check --all-in deploy
     """
     from applyprune.cli.session import input_reader
 
+    if all_in:
+        if name or paths.paths:
+            raise UsageError(
+                "--all-in excludes NAME, -f and -k",
+                hint="Each applyprune.yaml below the folder names a set and its input.",
+            )
+        return reporting.print_events(_all(all_in, reporting))
     return reporting.print_events(
         _events(name or _ANY, input_reader(paths), namespace or "default", options)
     )
+
+
+def _all(folder: str, reporting: Reporting) -> Iterator[Event]:
+    """Check each set below a folder; what is wrong with one does not end the others."""
+    from applyprune.cli.many_sets import sets_of_call
+    from applyprune.cli.session import input_reader
+    from applyprune.model.reports import InputChecked
+
+    calls = sets_of_call(click.get_current_context(), folder, lambda _: "default", reporting)
+    errors: list[ApplypruneError] = []
+    objects, unknown = 0, dict[str, None]()
+    for call in calls.sets:
+        key, values = call.found.key, call.values
+        try:
+            read = input_reader(values["paths"])
+            for event in _events(key.name, read, key.namespace, values["options"]):
+                if isinstance(event, InputChecked):
+                    objects += event.objects
+                    unknown |= dict.fromkeys(event.unknown)
+                else:
+                    yield event
+        except InputErrors as found:
+            errors += found.errors
+        except ApplypruneError as error:
+            errors.append(error)
+    # A base that many sets share is wrong once.
+    raise_all(list({str(error): error for error in errors}.values()))
+    yield InputChecked(objects, tuple(unknown), len(calls.sets))
 
 
 _ANY = "check"

@@ -448,6 +448,8 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         if _SET in ctx.meta:
             use_of_set(ctx, ctx.meta[_SET], KEYS)
             return value
+        if given.get(ALL_IN.name):
+            return value  # each set has files of its own
         try:
             use(ctx, noted["names"], given, KEYS)
         except ApplypruneError as error:
@@ -538,6 +540,14 @@ AT = Option(
     callback=not_empty,
     help="Read the input as of a commit. It is one of the input's Git work tree, which stays as it "
     "is. The options are those of today; `context` in applyprune.yaml must hold in both.",
+)
+ALL_IN = Option(
+    "--all-in",
+    heading="Input",
+    type=FILE_PATH,
+    metavar="DIR",
+    callback=not_empty,
+    help="All sets below this folder: each applyprune.yaml there with a name is one.",
 )
 PLACEMENT = (
     Setting(

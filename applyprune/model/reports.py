@@ -98,13 +98,16 @@ class InputChecked(Struct, frozen=True):
     """How many objects the input has."""
     unknown: tuple[str, ...] = ()
     """The kinds that only a cluster knows, each as ``GROUP/VERSION KIND``."""
+    sets: int = 1
+    """How many sets the input is of."""
 
     @property
     def text(self) -> str:
         """Return a line about it."""
+        many = "" if self.sets == 1 else f" of {self.sets} sets"
         custom = f", and all but the name of {and_more(self.unknown, 5)}" if self.unknown else ""
         return (
-            f"no fault found in {counted(self.objects, 'object')}; "
+            f"no fault found in {counted(self.objects, 'object')}{many}; "
             f"only a cluster can check the fields{custom}: applyprune plan"
         )
 

@@ -36,7 +36,8 @@ def test_check_says_how_much_it_knows(folder: Path, capsys: pytest.CaptureFixtur
     )
     assert call("-f", "m", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)["inputChecked"]
-    assert found == {"objects": 2, "unknownKinds": ["cert-manager.io/v1 Certificate"]}
+    kinds = ["cert-manager.io/v1 Certificate"]
+    assert found == {"objects": 2, "unknownKinds": kinds, "sets": 1}
 
 
 def test_empty_input_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,6 +65,66 @@ def test_input_is_that_of_the_configuration(
     write(folder, {"applyprune.yaml": HEAD, "m/a.yaml": config_map("applyprune-web")})
     assert call() == 2
     assert "is the inventory of this set" in capsys.readouterr().err
+
+
+SET = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
+
+
+def test_all_sets_below_a_folder_are_checked(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each with its own name, namespace and input; what files above in the work tree say counts."""
+    (folder / ".git").mkdir()
+    write(
+        folder,
+        {
+            "deploy/applyprune.yaml": f"{SET}namespace: shop\n",
+            "deploy/web/applyprune.yaml": f"{SET}name: web\nfilename: [m]\n",
+            "deploy/web/m/a.yaml": config_map("a"),
+            "deploy/api/applyprune.yaml": f"{SET}name: api\nfilename: [m]\n",
+            "deploy/api/m/a.yaml": f"{config_map('a')}---\n{CERTIFICATE}",
+        },
+    )
+    assert call("--all-in", "deploy") == 0
+    assert capsys.readouterr().out.startswith("no fault found in 3 objects of 2 sets; ")
+    assert call("--all-in", "deploy", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["inputChecked"]["sets"] == 2
+    write(folder, {"deploy/web/m/a.yaml": TWICE, "deploy/api/m/a.yaml": "kind: [\n"})
+    assert call("--all-in", "deploy") == 2
+    told = capsys.readouterr().err
+    assert "configmap/a in namespace shop is defined twice" in told
+    assert "deploy/web/m/a.yaml:9:3" in told
+    assert "deploy/api/m/a.yaml" in told
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "message"),
+    [
+        ({}, ("--all-in", "."), "no set in the current folder"),
+        ({"a/applyprune.yaml": f"{SET}name: a\n"}, ("--all-in", "a"), "a"),
+        ({}, ("--all-in", "gone"), "gone: cannot be read"),
+        ({}, ("web", "--all-in", "."), "--all-in excludes NAME, -f and -k"),
+        ({}, ("--all-in", ".", "-f", "m"), "--all-in excludes NAME, -f and -k"),
+        (
+            dict.fromkeys(
+                ("a/applyprune.yaml", "b/applyprune.yaml"), f"{SET}name: web\nfilename: [m]\n"
+            ),
+            ("--all-in", "."),
+            "names the set default/web, too",
+        ),
+    ],
+    ids=["no set", "no input", "no folder", "a name", "an input", "one set twice"],
+)
+def test_folder_of_sets_that_means_nothing_is_refused(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    files: dict[str, str],
+    words: tuple[str, ...],
+    message: str,
+) -> None:
+    write(folder, files)
+    assert call(*words) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_hook_of_pre_commit_fails_for_a_faulty_input(folder: Path) -> None:
