@@ -290,9 +290,10 @@ class CommitTree:
         self._program = program
         self._repository = repository
         self._damaged = damaged
-        self._root = self._git("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
+        oid = self._git("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
+        self._root = TreeEntry("040000", "tree", oid, ROOT)
         out = self._git(
-            *("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", self._root),
+            *("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", oid),
             limit=_LARGEST_LIST,
             records=(b"\0", MOST_ENTRIES),
         )
@@ -312,11 +313,13 @@ class CommitTree:
             self._included[path] = included(path, self)
         return self._included[path]
 
+    def entry(self, path: str) -> TreeEntry | None:
+        """Return what is at a path; None where nothing is."""
+        return self._root if path == ROOT else self._entries.get(path)
+
     def id(self, path: str) -> tuple[str, str] | None:
         """Return type and object ID of what is at a path; None where nothing is."""
-        if path == ROOT:
-            return "tree", self._root
-        entry = self._entries.get(path)
+        entry = self.entry(path)
         return None if entry is None else (entry.kind, entry.oid)
 
     def read_all(self, paths: Iterable[str], limits: TreeLimits) -> Iterator[tuple[str, PathFiles]]:
@@ -402,10 +405,14 @@ class CommitTree:
 
     def kind(self, path: str) -> str | None:
         """Return ``tree`` for a folder, ``blob`` for anything else; None if it does not exist."""
-        entry = self._entries.get(path)
-        if path == ROOT or (entry is not None and entry.kind == "tree"):
-            return "tree"
-        return None if entry is None else "blob"
+        entry = self.entry(path)
+        if entry is None:
+            return None
+        return "tree" if entry.kind == "tree" else "blob"
+
+    def real(self, path: str) -> str:
+        """Return the path: links are not followed."""
+        return path
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a small file; None for anything else."""

@@ -10,6 +10,7 @@ import os
 import posixpath
 import re
 import shutil
+import stat
 from collections.abc import (
     Callable,
     Collection,
@@ -133,10 +134,17 @@ class _LocalTree:
         return os.path.join(self._root, name)  # noqa: PTH118 -- a text, as the others
 
     def kind(self, name: str) -> str | None:
-        path = self.path(name)
-        if os.path.isdir(path):  # noqa: PTH112
+        try:
+            mode = os.stat(self.path(name)).st_mode  # noqa: PTH116
+        except (OSError, ValueError):
+            return None
+        if stat.S_ISDIR(mode):
             return "tree"
-        return "blob" if os.path.isfile(path) else None  # noqa: PTH113
+        return "blob" if stat.S_ISREG(mode) else None
+
+    def real(self, name: str) -> str:
+        found = Path(os.path.realpath(self.path(name))).relative_to(self._root).as_posix()
+        return ROOT if found == "." else found
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -387,6 +395,9 @@ class Tree(Protocol):
     def kind(self, path: str) -> str | None:
         """Return ``blob`` for a regular file, ``tree`` for a folder; None if neither exists."""
 
+    def real(self, path: str) -> str:
+        """Return where the path of a folder leads, if links are followed."""
+
     def read(self, path: str) -> bytes | None:
         """Return the content of a regular file; None if it cannot be read."""
 
@@ -403,17 +414,53 @@ class FilesOfTree:
             return "blob"
         return "tree" if path in self._folders else None
 
+    def real(self, path: str) -> str:
+        return path
+
     def read(self, path: str) -> bytes | None:
         return self.files.get(path)
 
 
+class Named(Struct, frozen=True):
+    """What the kustomization of one folder names, in paths of the tree."""
+
+    paths: AbstractSet[str]
+    """All that a text of it could mean, also where nothing is."""
+    folders: AbstractSet[str]
+    """The folders among them, without links, but for the folder itself."""
+    files: AbstractSet[str]
+    """The files among them."""
+    loaded: AbstractSet[str]
+    """The files and folders that are named where kustomize certainly loads them."""
+    elsewhere: Sequence[str]
+    """What is named where kustomize loads it, and is nowhere in the tree: a remote base, a URL."""
+    plugins: AbstractSet[str]
+    """The folders of generators and transformers: what is in them may name more, seen from here."""
+    unknown: str
+    """Why it may name more than that; empty if it does not."""
+
+    __repr__ = hiding("elsewhere")
+
+
+def named_in(folder: str, tree: Tree) -> Named:
+    """Return what the kustomization of a folder names; nothing for a folder without one."""
+    found = _Names(folder, tree)
+    for file in _kustomizations(folder, tree):
+        found.add_kustomization(file)
+    return Named(
+        *(found.paths, found.folders, found.files, found.loaded),
+        *(found.elsewhere, found.plugins, found.unknown),
+    )
+
+
 class _Finder:
+    """Follows kustomizations from folder to folder."""
+
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self.paths: set[str] = set()
         self.waiting: list[str] = []
         self.loaded: set[str] = set()
-        """The files and folders that are named where kustomize loads them."""
         self.is_unknown = False
 
     def enter(self, folder: str) -> None:
@@ -426,51 +473,90 @@ class _Finder:
 
     def scan(self, folder: str) -> None:
         """Include what the kustomization of a folder names."""
-        for file in _kustomizations(folder, self._tree):
-            body = _parse(self._tree.read(file))
-            if body is None:
-                self.is_unknown = True
-                return
-            if _HELM & body.keys():
-                # Charts lie below a folder that another option may name, or on another host.
-                self.is_unknown = True
-            for key, text in _strings(body):
-                self._name(folder, key, text)
+        named = named_in(folder, self._tree)
+        self.paths |= named.files
+        self.loaded |= named.loaded
+        self.is_unknown = self.is_unknown or bool(named.unknown)
+        for one in named.folders:
+            self.enter(one)
 
-    def _name(self, folder: str, key: str, text: str) -> None:
-        is_loaded = key in _LOADED | _FILES and "\n" not in text.strip()
-        for candidate in _candidates(text):
-            path = self._include(folder, candidate, is_plugin=key in _PLUGINS)
-            if is_loaded and path is not None:
-                self.loaded.add(path)
 
-    def _include(self, folder: str, name: str, *, is_plugin: bool) -> str | None:
-        """Include what a name means in a folder; return its path, None if it does not exist."""
-        if len(name) > _LONGEST or name.startswith("/") or not name.isprintable():
+class _Names:
+    """Gathers what one kustomization names."""
+
+    def __init__(self, folder: str, tree: Tree) -> None:
+        self._folder = folder
+        self._tree = tree
+        self.paths: set[str] = set()
+        self.folders: set[str] = set()
+        self.files: set[str] = set()
+        self.loaded: set[str] = set()
+        self.elsewhere: list[str] = []
+        self.plugins: set[str] = set()
+        self.unknown = ""
+
+    def add_kustomization(self, file: str) -> None:
+        body = _parse(self._tree.read(file))
+        if body is None:
+            self.unknown = f"{shown_path(file)} cannot be read"
+            return
+        if _HELM & body.keys():
+            # Charts lie below a folder that another option may name, or on another host.
+            self.unknown = f"{shown_path(file)} names Helm charts"
+        for key, text in _strings(body):
+            found = self._add(key, text)
+            if key in _LOADED | _FILES and "\n" not in text.strip():
+                self.loaded |= found
+
+    def _add(self, key: str, text: str) -> set[str]:
+        """Add all that a text could mean; return the files and folders."""
+        found = self._add_candidates(text)
+        is_name = "\n" not in text.strip()
+        if key in _PLUGINS:
+            self._add_plugins(found if is_name else (), "" if is_name else text)
+        if is_name and not found:
+            is_address = key in _FILES and (_ADDRESS.search(text) or text.startswith("/"))
+            if key in _LOADED or is_address:
+                self.elsewhere.append(text)
+        return found
+
+    def _add_candidates(self, text: str) -> set[str]:
+        return {path for one in _candidates(text) if (path := self._include(one)) is not None}
+
+    def _include(self, name: str) -> str | None:
+        """Include what a name means; return its path, None if nothing is there."""
+        if len(name) > _LONGEST or name.startswith("/") or "\0" in name:
             return None
-        path = _path_from(folder, name)
+        path = _path_from(self._folder, name)
         if path is None:
-            self.is_unknown = True
+            self.unknown = f"{shown_path(self._folder)} names what is outside of the source"
             return None
+        self.paths.add(path)
         kind = self._tree.kind(path)
-        if kind == "tree":
-            # An ancestor cannot be built from here, and a name such as . says nothing.
-            if path != folder:
-                self.enter(path)
-        elif kind == "blob":
-            self.paths.add(path)
-            if is_plugin:
-                self._plugin(folder, path)
+        if kind == "blob":
+            self.files.add(path)
+        # An ancestor cannot be built from here, and a name such as . says nothing.
+        elif kind == "tree" and (real := self._tree.real(path)) != self._folder:
+            self.folders.add(real)
         return None if kind is None else path
 
-    def _plugin(self, folder: str, path: str) -> None:
-        """Include what the file of a generator or transformer names, from the folder's view."""
-        data = self._tree.read(path)
-        if data is None:
-            self.is_unknown = True
-            return
-        for word in _WORDS.findall(data.decode("utf-8", "replace")):
-            self._include(folder, word, is_plugin=False)
+    def _add_plugins(self, paths: Iterable[str], text: str) -> None:
+        """Include what generators or transformers name: those at the paths, and those in a text."""
+        texts = [text.encode("utf-8", "surrogatepass")] if text else []
+        for path in paths:
+            if self._tree.kind(path) == "tree":
+                self.plugins.add(path)
+            elif (data := self._tree.read(path)) is None:
+                self.unknown = f"{shown_path(path)} cannot be read"
+            else:
+                texts.append(data)
+        for data in texts:
+            for word in _WORDS.findall(data.decode("utf-8", "replace")):
+                self._include(word)
+            for value in _values(data):
+                for _, one in _strings(value):
+                    if not self._add_candidates(one) and _URL_WITHIN.search(one):
+                        self.elsewhere.append(one)
 
 
 def _is_inside(path: str, folders: Collection[str]) -> bool:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.kustomize import Included, included
+from applyprune.sources.kustomize import Included, files_to_load, included
+from tests.support.source_text import write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
 @dataclass
@@ -24,6 +26,9 @@ class Files:
             return "blob"
         is_folder = not path or any(name.startswith(f"{path}/") for name in self.files)
         return "tree" if is_folder else None
+
+    def real(self, path: str) -> str:
+        return path
 
     def read(self, path: str) -> bytes | None:
         text = self.files[path]
@@ -39,6 +44,8 @@ OTHERS = {
     "files/app.properties": "",
     "files/generator.yaml": "kind: ConfigMapGenerator\nfiles:\n  - x=../files/app.properties\n",
     "files/nested/more.txt": "",
+    "files/my patch.yaml": "",
+    "files/blank.yaml": "kind: PatchTransformer\npath: ../files/my patch.yaml\n",
 }
 
 
@@ -83,6 +90,14 @@ def find(kustomization: str | None, **others: str) -> Included:
             "transformers:\n- |\n  kind: PatchTransformer\n  path: ../files/patch.yaml\n",
             ["app", "files/patch.yaml"],
         ),
+        (
+            "transformers: [../files/blank.yaml]",
+            ["app", "files/blank.yaml", "files/my patch.yaml"],
+        ),
+        (
+            "transformers:\n- |\n  kind: PatchTransformer\n  path: ../files/my patch.yaml\n",
+            ["app", "files/my patch.yaml"],
+        ),
         ("x: |\n  - ../base\n  - ../files/patch.yaml\n", ["app", "base", "files/patch.yaml"]),
         ("a: &a [../base]\nresources: *a", ["app", "base"]),
         ("resources: [a.yaml]\n---\nresources: [../base]", ["app", "base"]),
@@ -116,3 +131,17 @@ def test_unknown_content_is_the_whole_commit(kustomization: str | None) -> None:
 
 def test_folder_without_a_kustomization_is_itself() -> None:
     assert included("files", Files(OTHERS)) == Included(("files",))
+
+
+def test_names_of_a_linked_base_are_seen_from_where_it_leads(tmp_path: Path) -> None:
+    """As kustomize builds it: ``..`` is not the folder that has the link."""
+    files = {
+        "app/kustomization.yaml": "resources: [../link]",
+        "real/deep/kustomization.yaml": "resources: [../cm.yaml]",
+        "real/cm.yaml": "",
+        "cm.yaml": "",
+    }
+    write(tmp_path, files)
+    (tmp_path / "link").symlink_to("real/deep")
+    named = ("app/kustomization.yaml", "link/kustomization.yaml", "real/cm.yaml")
+    assert files_to_load(str(tmp_path / "app")) == {str(tmp_path / name) for name in named}
