@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from fnmatch import translate
+from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -272,10 +273,15 @@ def _matches(
         if _is_there(folder, path, names):
             yield from _matches(path, rest, above, names)
     else:
-        fits = re.compile(translate(part)).match
+        fits = _glob(part)
         for name in _names(folder, names):
             if fits(name) and (part.startswith(".") or not name.startswith(".")):
                 yield from _matches(_join(folder, name), rest, above, names)
+
+
+@lru_cache(maxsize=256)  # to make an expression of a pattern takes longer than to match it
+def _glob(part: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(translate(part)).match
 
 
 def _at_any_depth(
@@ -312,7 +318,7 @@ def _fits(parts: Sequence[str], names: Sequence[str], *, is_folder: bool) -> boo
     part, name = parts[0], names[0]
     is_hidden = name.startswith(".") and not part.startswith(".")
     if part != "**":
-        fits = not is_hidden and re.compile(translate(part)).match(name) is not None
+        fits = not is_hidden and _glob(part)(name) is not None
         return fits and _fits(parts[1:], names[1:], is_folder=is_folder)
     if not parts[1:]:
         return not is_folder and not any(one.startswith(".") for one in names)

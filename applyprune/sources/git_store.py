@@ -33,7 +33,7 @@ from applyprune.sources.tree import (
     shown_path,
 )
 from applyprune.system.processes import try_lock
-from applyprune.values import pattern
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.sources.address import FoundRef, GitSource
@@ -282,10 +282,12 @@ class CommitTree:
         commit: str,
         *,
         damaged: Callable[[], FetchFailed],
+        sizes: bool = True,
     ) -> None:
         """List the tree; SourceTooLarge for more than MOST_ENTRIES.
 
-        ``damaged`` returns the error for a repository that lacks an object of the commit.
+        ``damaged`` returns the error for a repository that lacks an object of the commit. Without
+        ``sizes``, the commit's files may be missing: then only ``small_files`` needs some.
         """
         self._program = program
         self._repository = repository
@@ -293,7 +295,7 @@ class CommitTree:
         oid = self._git("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
         self._root = TreeEntry("040000", "tree", oid, ROOT)
         out = self._git(
-            *("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", oid),
+            *("ls-tree", "-r", "-t", "-z", *(["-l"] if sizes else []), "--full-tree", oid),
             limit=_LARGEST_LIST,
             records=(b"\0", MOST_ENTRIES),
         )
@@ -401,6 +403,32 @@ class CommitTree:
             at += 1
         return found
 
+    def small_files(self, paths: Iterable[str]) -> Mapping[str, bytes]:
+        """Return the contents of small files by their paths; nothing for any other path."""
+        found = ((path, self._entries.get(path)) for path in paths)
+        entries = {path: one for path, one in found if one is not None and one.is_file}
+        oids = dict.fromkeys(entry.oid for entry in entries.values())
+        if not oids:
+            return {}
+        out = self._git(
+            *("cat-file", "--batch-check"),
+            stdin="".join(f"{oid}\n" for oid in oids).encode("ascii"),
+            limit=_LINE * len(oids),
+        )
+        sizes = {}
+        for line in out.decode("ascii").splitlines():
+            oid, *facts = line.split()
+            if facts[:1] != ["blob"]:
+                raise self._damaged()
+            sizes[oid] = int(facts[1])
+        small = [
+            replace(entry, size=sizes[entry.oid])
+            for entry in entries.values()
+            if sizes[entry.oid] <= _LONGEST_FILE
+        ]
+        contents = self._contents(small)
+        return {p: contents[one.oid] for p, one in entries.items() if one.oid in contents}
+
     # The ``Tree`` of ``kustomize.py``.
 
     def kind(self, path: str) -> str | None:
@@ -483,12 +511,12 @@ class TreeEntry(Struct, frozen=True):
 
 
 def parse_entries(out: bytes) -> list[TreeEntry]:
-    """Return the entries in the output of ``git ls-tree -z -l``."""
+    """Return the entries in the output of ``git ls-tree -z``, with or without ``-l``."""
     entries = []
     for line in out.split(b"\0")[:-1]:
         facts, _, path = line.partition(b"\t")
-        mode, kind, oid, size = facts.decode("ascii").split()
-        number = int(size) if size.isdecimal() else None
+        mode, kind, oid, *size = facts.decode("ascii").split()
+        number = int(size[0]) if size and size[0].isdecimal() else None
         entries.append(TreeEntry(mode, kind, oid, path.decode("utf-8", "surrogateescape"), number))
     return entries
 

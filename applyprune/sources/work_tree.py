@@ -24,6 +24,7 @@ from applyprune.sources.git_program import GitProgram
 from applyprune.sources.git_store import CommitTree, parse_entries
 from applyprune.sources.inputs import STDIN, CommitInput, shown_given
 from applyprune.sources.kustomize import NAMES, Overlay
+from applyprune.sources.moment import without_waiting
 from applyprune.sources.source_ignore import FILE as IGNORE_FILE
 from applyprune.sources.source_ignore import folders_above
 from applyprune.sources.tree import (
@@ -35,6 +36,7 @@ from applyprune.sources.tree import (
     is_url,
     shown_path,
 )
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from applyprune.sources.moment import Moment
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 Given: TypeAlias = "Sequence[str | Overlay]"
 """The paths that a command line names."""
 _GIT = ".git"
+_BRANCH = pattern(r"origin/([A-Za-z0-9][A-Za-z0-9._/-]*)")
 _SECONDS = 60.0
 _SHOWN = 3
 
@@ -81,13 +84,14 @@ def _linked(root: str, entry: Path) -> WorkTree | None:
     return WorkTree(root, Path(root, place)) if word == "gitdir:" and place else None
 
 
-def _path_in(tree: WorkTree, path: str) -> str:
+def path_in(tree: WorkTree, path: str) -> str:
     """Return a path from the root of its work tree; empty for the root."""
     relative = os.path.relpath(os.path.abspath(path), tree.root)  # noqa: PTH100
     return "" if relative == "." else relative.replace(os.sep, "/")
 
 
-def _folder_or_file(path: str | Overlay) -> str:
+def folder_or_file(path: str | Overlay) -> str:
+    """Return the path that one of the command line names, however it is read."""
     return path.folder if isinstance(path, Overlay) else path
 
 
@@ -108,7 +112,7 @@ def input_at(paths: Given, revision: str) -> CommitInput:
     revision that the repository does not have.
     """
     shown = short_commit(shown_path(revision))
-    with _opened(paths, revision) as (tree, commit, files):
+    with opened(paths, revision) as (tree, commit, files):
         meant = [(path, each) for path in paths for each in _meant(path, tree, files)]
         found = dict(files.read_all(dict.fromkeys(each for _, each in meant), TreeLimits()))
     trees = {
@@ -126,7 +130,7 @@ def files_above(paths: Given, revision: str, name: str) -> Sequence[Sequence[tup
     ``input_at``.
     """
     found = []
-    with _opened(paths, revision) as (tree, _, files):
+    with opened(paths, revision) as (tree, _, files):
         for path in paths:
             for each in _meant(path, tree, files):
                 folders = [*folders_above(each), *([each] if files.kind(each) == "tree" else [])]
@@ -138,21 +142,30 @@ def files_above(paths: Given, revision: str, name: str) -> Sequence[Sequence[tup
 
 
 @contextmanager
-def _opened(paths: Given, revision: str) -> Iterator[tuple[WorkTree, str, CommitTree]]:
-    tree, shown = _common_work_tree(paths), short_commit(shown_path(revision))
+def opened(
+    paths: Given, revision: str, option: str = "--at", *, sizes: bool = True
+) -> Iterator[tuple[WorkTree, str, CommitTree]]:
+    """Yield the one work tree that paths lie in, a commit of its repository, and its files.
+
+    ``option`` is what names the revision. Without ``sizes``, the names and IDs of files are
+    enough, which a partial clone has. Raises as ``input_at``.
+    """
+    tree, shown = _common_work_tree(paths, option), short_commit(shown_path(revision))
     with _git(shown) as program:
         commit = _commit(program, tree, revision)
         incomplete = partial(_incomplete, shown)
-        yield tree, commit, CommitTree(program, tree.repository, commit, damaged=incomplete)
+        files = CommitTree(program, tree.repository, commit, damaged=incomplete, sizes=sizes)
+        yield tree, commit, files
 
 
-def _common_work_tree(paths: Given) -> WorkTree:
+def _common_work_tree(paths: Given, option: str = "--at") -> WorkTree:
     found: WorkTree | None = None
-    for path in map(_folder_or_file, paths):
+    for path in map(folder_or_file, paths):
         shown = _named(path)
         if path == STDIN or is_url(path):
             raise UsageError(
-                f"{shown} has no commit", hint="Give --at with files and folders of a work tree."
+                f"{shown} has no commit",
+                hint=f"Give {option} with files and folders of a work tree.",
             )
         tree = work_tree_of(path)
         if tree is None:
@@ -161,11 +174,11 @@ def _common_work_tree(paths: Given) -> WorkTree:
             raise UsageError(
                 f"{shown} is in the work tree {shown_path(tree.root)}, and another path in "
                 f"{shown_path(found.root)}",
-                hint="Give --at with the paths of one work tree.",
+                hint=f"Give {option} with the paths of one work tree.",
             )
         found = tree
     if found is None:
-        raise UsageError("--at needs the files or folders whose commit is meant")
+        raise UsageError(f"{option} needs the files or folders whose commit is meant")
     return found
 
 
@@ -189,7 +202,12 @@ def _fetch(tree: WorkTree, revision: str) -> str:
     common = tree.repository
     with suppress(OSError, ValueError):
         common /= (common / "commondir").read_text("utf-8").strip()
-    if (common / "shallow").exists():
+    is_shallow = (common / "shallow").exists()
+    if branch := _BRANCH.fullmatch(revision):
+        # A clone of one branch, or a shallow one, fetches no other unless it is named.
+        depth = "--depth=1 " if is_shallow else ""
+        return f"git fetch {depth}origin +refs/heads/{branch[1]}:refs/remotes/{revision}"
+    if is_shallow:
         return "git fetch --unshallow"
     is_id = all(char in "0123456789abcdef" for char in revision)
     return f"git fetch origin {revision}" if is_id else "git fetch --tags"
@@ -205,7 +223,7 @@ def _incomplete(shown: str) -> FetchFailed:
 
 def _meant(path: str | Overlay, tree: WorkTree, files: CommitTree) -> Sequence[str]:
     """Return the paths from the root of the work tree that one of the command line means."""
-    inside = _path_in(tree, _folder_or_file(path))
+    inside = path_in(tree, folder_or_file(path))
     if isinstance(path, Overlay) or not is_pattern(path) or files.kind(inside) is not None:
         return [inside]
     found = [name for name in files.names if matches_pattern(inside, name, files.kind(name))]
@@ -223,7 +241,7 @@ def source_of(paths: Given, moment: Moment) -> RunSource:
     Each file that was read is compared with that of the commit, by its digest: what Git ignores
     counts too. Without git or a commit, only the paths are known; no run fails for that.
     """
-    named = and_more([_named(path) for path in map(_folder_or_file, paths)], _SHOWN)
+    named = and_more([_named(path) for path in map(folder_or_file, paths)], _SHOWN)
     try:
         tree = next(filter(None, (work_tree_of(path) for path in _local(paths))), None)
         if tree is None:
@@ -239,7 +257,7 @@ def source_of(paths: Given, moment: Moment) -> RunSource:
 
 
 def _local(paths: Given) -> Iterator[str]:
-    for path in map(_folder_or_file, paths):
+    for path in map(folder_or_file, paths):
         if path != STDIN and not is_url(path):
             yield path
 
@@ -256,10 +274,10 @@ def source_at(paths: Given, commit: str) -> RunSource:
 
 def _shown(paths: Given, tree: WorkTree) -> str:
     """Return the paths as they are from the root; what is not in the work tree as it was given."""
-    inside = {path: _path_in(tree, path) or "." for path in _local(paths)}
+    inside = {path: path_in(tree, path) or "." for path in _local(paths)}
     names = [
         _named(path) if (found := inside.get(path, "..")).startswith("..") else shown_path(found)
-        for path in map(_folder_or_file, paths)
+        for path in map(folder_or_file, paths)
     ]
     return and_more(names, _SHOWN)
 
@@ -268,8 +286,8 @@ def _again(paths: Given, tree: WorkTree) -> Mapping[str, tuple[str, ...]]:
     """Return what reads the input again; empty if a part is not in the work tree."""
     found: dict[str, tuple[str, ...]] = {}
     for path in paths:
-        text = _folder_or_file(path)
-        inside = "" if text == STDIN or is_url(text) else (_path_in(tree, text) or ".")
+        text = folder_or_file(path)
+        inside = "" if text == STDIN or is_url(text) else (path_in(tree, text) or ".")
         if not inside or inside.startswith("..") or shown_path(inside) != inside:
             return {}
         key = "kustomize" if isinstance(path, Overlay) else "filename"
@@ -290,36 +308,47 @@ def _differs(program: GitProgram, tree: WorkTree, commit: str, moment: Moment) -
         repository=tree.repository,
     )
     known = {entry.path: entry.oid for entry in parse_entries(out)}
-    if any(known.get(name) not in _digests(path, len(commit)) for name, path in files.items()):
+    if any(known.get(name) not in digests(path, len(commit)) for name, path in files.items()):
         return True
-    return any(_is_missing(name, folders) for name in known if _is_read(name))
+    return any(_is_missing(name, folders) for name in known if is_read(name))
 
 
 def _place_in(tree: WorkTree, path: str) -> str:
     """Return the path of what was read; a build has followed all links."""
-    inside = _path_in(tree, path)
+    inside = path_in(tree, path)
     if not inside.startswith("../"):
         return inside
-    return _path_in(WorkTree(os.path.realpath(tree.root), tree.repository), os.path.realpath(path))
+    return path_in(WorkTree(os.path.realpath(tree.root), tree.repository), os.path.realpath(path))
 
 
-def _digests(path: str, length: int) -> tuple[str, ...]:
-    """Return the IDs that Git gives a file, as it is and with its line ends as Unix has them."""
+def digests(path: str, length: int) -> tuple[str, ...]:
+    """Return the IDs that Git gives a file, as ``blob_ids``; none if it cannot be read."""
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb", opener=without_waiting) as stream:
+            return blob_ids(stream.read(), length)
     except OSError:
         return ()
+
+
+def blob_ids(data: bytes, length: int) -> tuple[str, str]:
+    """Return the IDs that Git gives a content: as it is, and with its line ends as Unix has them.
+
+    ``length`` says how many digits an ID of the repository has.
+    """
     algorithm = (
         "sha1" if length == len(hashlib.sha1(usedforsecurity=False).hexdigest()) else "sha256"
     )
-    forms = dict.fromkeys((data, data.replace(b"\r\n", b"\n")))
-    return tuple(
-        hashlib.new(algorithm, b"blob %d\0" % len(form) + form, usedforsecurity=False).hexdigest()
-        for form in forms
-    )
+
+    def of(data: bytes) -> str:
+        content = b"blob %d\0" % len(data) + data
+        return hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
+
+    found = of(data)
+    return found, of(data.replace(b"\r\n", b"\n")) if b"\r\n" in data else found
 
 
-def _is_read(path: str) -> bool:
+def is_read(path: str) -> bool:
+    """Return whether a file of a folder may have to do with what is read there."""
     name = PurePosixPath(path).name
     return is_manifest_name(name) or name in NAMES or name == IGNORE_FILE
 
