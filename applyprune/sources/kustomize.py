@@ -345,6 +345,7 @@ _PLUGINS = frozenset({"generators", "transformers", "validators"})
 _LOADED = frozenset({"resources", "bases", "components", "crds", "configurations"}) | _PLUGINS
 _FILES = frozenset({"path", "files", "envs", "env", "patchesStrategicMerge", "schema"})
 _HELM = frozenset({"helmCharts", "helmChartInflationGenerator", "helmGlobals"})
+_FILE_ELSEWHERE = pattern(r"(?:^|=)\s*/|://|https?:", re.IGNORECASE)
 _LONGEST = 4096
 _MOST_PATHS = 5_000
 _WORDS = pattern(r"[^\s\"'`,;=\[\]{}()<>|&]+")
@@ -437,7 +438,7 @@ class Named(Struct, frozen=True):
     plugins: AbstractSet[str]
     """The folders of generators and transformers: what is in them may name more, seen from here."""
     unknown: str
-    """Why it may name more than that; empty if it does not."""
+    """Why it may name more than that, to follow its name; empty if it does not."""
 
     __repr__ = hiding("elsewhere")
 
@@ -451,6 +452,34 @@ def named_in(folder: str, tree: Tree) -> Named:
         *(found.paths, found.folders, found.files, found.loaded),
         *(found.elsewhere, found.plugins, found.unknown),
     )
+
+
+def named_by(folder: str) -> Named:
+    """Return the same for a folder of this machine; the paths are absolute, and have no links."""
+    tree = _LocalTree(folder)
+    found = named_in(tree.top, tree)
+    parts = (found.paths, found.folders, found.files, found.loaded, found.plugins)
+    paths, folders, files, loaded, plugins = (frozenset(map(tree.path, one)) for one in parts)
+    return Named(paths, folders, files, loaded, found.elsewhere, plugins, found.unknown)
+
+
+_VERSION = r"v?\d+\.\d+\.\d+(?:[-+][\w.+-]+)?"
+_OF_COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
+_REF = pattern(r"[?&](?:ref|version)=([^&]*)")
+_PINNED_REF = pattern(rf"(?:.*[/_-])?(?:{_VERSION})|{_OF_COMMIT}")
+_PINNED_FILE = pattern(rf"https?://[^?#]*/(?:{_VERSION}|{_OF_COMMIT})/[^?#]*\.(?:ya?ml|json)")
+
+
+def is_pinned(text: str) -> bool:
+    """Return whether what a text names on another host is the same as long as the text is.
+
+    That is a base at a commit, or at a version of three numbers, which is a tag; or a file of
+    such a version. A branch moves, and so may a tag such as ``v1``.
+    """
+    refs = _REF.findall(text)
+    if refs:
+        return all(map(_PINNED_REF.fullmatch, refs))
+    return _PINNED_FILE.fullmatch(text) is not None
 
 
 class _Finder:
@@ -498,11 +527,11 @@ class _Names:
     def add_kustomization(self, file: str) -> None:
         body = _parse(self._tree.read(file))
         if body is None:
-            self.unknown = f"{shown_path(file)} cannot be read"
+            self.unknown = "cannot be read"
             return
         if _HELM & body.keys():
             # Charts lie below a folder that another option may name, or on another host.
-            self.unknown = f"{shown_path(file)} names Helm charts"
+            self.unknown = "names Helm charts"
         for key, text in _strings(body):
             found = self._add(key, text)
             if key in _LOADED | _FILES and "\n" not in text.strip():
@@ -514,9 +543,10 @@ class _Names:
         is_name = "\n" not in text.strip()
         if key in _PLUGINS:
             self._add_plugins(found if is_name else (), "" if is_name else text)
-        if is_name and not found:
-            is_address = key in _FILES and (_ADDRESS.search(text) or text.startswith("/"))
-            if key in _LOADED or is_address:
+        # A part of an address may be the name of a file here.
+        if is_name and self._include(text.strip()) is None:
+            is_file_elsewhere = key in _FILES and _FILE_ELSEWHERE.search(text)
+            if key in _LOADED or is_file_elsewhere:
                 self.elsewhere.append(text)
         return found
 
@@ -529,7 +559,7 @@ class _Names:
             return None
         path = _path_from(self._folder, name)
         if path is None:
-            self.unknown = f"{shown_path(self._folder)} names what is outside of the source"
+            self.unknown = "names what is outside of the source"
             return None
         self.paths.add(path)
         kind = self._tree.kind(path)
@@ -547,7 +577,7 @@ class _Names:
             if self._tree.kind(path) == "tree":
                 self.plugins.add(path)
             elif (data := self._tree.read(path)) is None:
-                self.unknown = f"{shown_path(path)} cannot be read"
+                self.unknown = "names a plugin that cannot be read"
             else:
                 texts.append(data)
         for data in texts:

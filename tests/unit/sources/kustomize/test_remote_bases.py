@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.sources.kustomize import remote_base
+from applyprune.sources.kustomize import is_pinned, remote_base
 
 FILES = {
     "base/kustomization.yaml": b"resources: [a.yaml]\n",
@@ -148,3 +148,30 @@ def test_kustomizations_that_include_each_other_end() -> None:
         "b/kustomization.yaml": b"resources: [../a, ../b]\n",
     }
     assert remote_base(files, "a") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "pinned"),
+    [
+        ("https://github.com/org/repo//deploy?ref=v1.2.3", True),
+        ("https://github.com/org/repo//deploy?timeout=90s&ref=1.2.3-rc.1", True),
+        ("git@github.com:org/repo//deploy?ref=kustomize/v5.0.1", True),
+        (f"github.com/org/repo?ref={'0a' * 20}", True),
+        ("https://github.com/org/repo/releases/download/v1.2.3/install.yaml", True),
+        (f"https://example.com/{'0a' * 20}/a.json", True),
+        ("https://github.com/org/repo//deploy", False),
+        ("https://github.com/org/repo//deploy/v1.2.3", False),
+        ("https://github.com/org/repo//deploy?ref=main", False),
+        ("https://github.com/org/repo//deploy?ref=v1", False),
+        ("https://github.com/org/repo//deploy?ref=v1.2", False),
+        ("https://github.com/org/repo//deploy?ref=0a0a0a0", False),
+        ("https://github.com/org/repo//deploy?version=v1.2.3&ref=main", False),
+        ("https://github.com/org/repo//deploy?ref=", False),
+        ("https://example.com/latest/install.yaml", False),
+        ("https://example.com/v1.2.3/install.yaml?token=1", False),
+        ("../base/1.2.3/a.yaml", False),
+    ],
+)
+def test_base_is_pinned_by_a_commit_or_a_whole_version(text: str, pinned: bool) -> None:
+    """Else it may be another one tomorrow, with the same text."""
+    assert is_pinned(text) is pinned
