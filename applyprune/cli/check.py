@@ -9,6 +9,7 @@ import click
 from applyprune.cli.options import (
     ALL_IN,
     AT,
+    CHANGED_SINCE,
     CLUSTER,
     INPUT,
     OPTIONAL_NAME,
@@ -33,11 +34,12 @@ _NAMESPACE = CLUSTER[-1].but(
 )
 
 
-@command(OPTIONAL_NAME, INPUT, AT, ALL_IN, _NAMESPACE, PLACEMENT, OUTPUT)
+@command(OPTIONAL_NAME, INPUT, AT, ALL_IN, CHANGED_SINCE, _NAMESPACE, PLACEMENT, OUTPUT)
 def check(
     name: str | None,
     paths: InputPaths,
     all_in: str | None,
+    changed_since: str | None,
     namespace: str,
     options: Options,
     reporting: Reporting,
@@ -56,6 +58,7 @@ def check(
       applyprune check -f manifests/
       applyprune check -k overlays/prod -n shop -o github
       applyprune check --all-in deploy
+      applyprune check --all-in deploy --changed-since origin/main
     """
     from applyprune.cli.session import input_reader
 
@@ -65,22 +68,27 @@ def check(
                 "--all-in excludes NAME, -f and -k",
                 hint="Each applyprune.yaml below the folder names a set and its input.",
             )
-        return reporting.print_events(_all(all_in, reporting))
+        return reporting.print_events(_all(all_in, changed_since or "", reporting))
+    if changed_since:
+        raise UsageError("--changed-since needs --all-in", hint="Give --all-in DIR.")
     return reporting.print_events(
         _events(name or _ANY, input_reader(paths), namespace or "default", options)
     )
 
 
-def _all(folder: str, reporting: Reporting) -> Iterator[Event]:
+def _all(folder: str, since: str, reporting: Reporting) -> Iterator[Event]:
     """Check each set below a folder; what is wrong with one does not end the others."""
-    from applyprune.cli.many_sets import sets_of_call
+    from applyprune.cli.many_sets import concerned_by, sets_of_call
     from applyprune.cli.session import input_reader
+    from applyprune.model.events import WarningRaised
     from applyprune.model.reports import InputChecked
 
     calls = sets_of_call(click.get_current_context(), folder, lambda _: "default", reporting)
     errors: list[ApplypruneError] = []
     objects, unknown = 0, dict[str, None]()
-    for call in calls.sets:
+    sets, notes = concerned_by(calls, folder, since) if since else (calls.sets, ())
+    yield from map(WarningRaised, notes)
+    for call in sets:
         key, values = call.found.key, call.values
         try:
             read = input_reader(values["paths"])
@@ -96,7 +104,7 @@ def _all(folder: str, reporting: Reporting) -> Iterator[Event]:
             errors.append(error)
     # A base that many sets share is wrong once.
     raise_all(list({str(error): error for error in errors}.values()))
-    yield InputChecked(objects, tuple(unknown), len(calls.sets))
+    yield InputChecked(objects, tuple(unknown), len(sets))
 
 
 _ANY = "check"

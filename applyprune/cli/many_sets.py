@@ -25,6 +25,7 @@ from applyprune.planning.configuration import (
     settings_of_set,
 )
 from applyprune.planning.set_order import SetKey, SetOrder, UnknownSet, set_order
+from applyprune.sources.concerned import SetName, SetReads, concerned
 from applyprune.sources.folders import Configuration
 from applyprune.sources.set_folders import SetFolders, set_folders
 from applyprune.sources.tree import shown_path
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import click
 
     from applyprune.cli.reporting import Reporting
+    from applyprune.model.problem import Problem
 
 _NAMES = (FILE, MISNAMED)
 _SHOWN = 5
@@ -108,6 +110,43 @@ def sets_of_call(
         raise _no_set(within, folders)
     ignored = tuple((shown_path(str(one.path)), one.rule) for one in folders.ignored)
     return SetCalls(tuple(calls), order if has_cluster else SetOrder({}), reader.context, ignored)
+
+
+def concerned_by(
+    calls: SetCalls, directory: str, since: str
+) -> tuple[Sequence[SetCall], Sequence[Problem]]:
+    """Return the sets of which anything differs from a commit, and what to know of the others.
+
+    Raises UsageError for sets in no work tree or in two, and PathNotFound for a commit that the
+    repository does not have.
+    """
+    reads = [_reads_of(one) for one in calls.sets]
+    found = concerned(directory, reads, since)
+    keys = {one.key for one in found.concerns}
+    sets = [one for one in calls.sets if str(one.found.key) in keys]
+    notes = []
+    if others := len(calls.sets) - len(sets):
+        count = counted(others, "set", "is", "are")
+        notes.append(UsageError(f"{count} not concerned by this change").problem)
+    for gone in found.removed:
+        named = f"{gone.set.namespace}/{gone.set.name}" if gone.set.namespace else gone.set.name
+        where = f" -n {gone.set.namespace}" if gone.set.namespace else ""
+        error = UsageError(
+            f"the set {named} is gone",
+            reason=f"{gone.file} named it at {since}",
+            hint="Nothing deletes its objects by that. If no other set has taken them: "
+            f"applyprune delete {gone.set.name}{where}",
+        )
+        notes.append(error.problem)
+    return sets, notes
+
+
+def _reads_of(call: SetCall) -> SetReads:
+    found, paths = call.found, call.values["paths"]
+    contexts = [context_name(one) for one in found.settings.conditions]
+    name = SetName(found.key.name, found.key.namespace, contexts[0] if contexts else "")
+    files = [file.path for file in dict.fromkeys(found.settings.said.values())]
+    return SetReads(str(found.key), name, paths.paths, files, paths.ignore)
 
 
 class _Reader:

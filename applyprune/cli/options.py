@@ -549,6 +549,14 @@ ALL_IN = Option(
     callback=not_empty,
     help="All sets below this folder: each applyprune.yaml there with a name is one.",
 )
+CHANGED_SINCE = Option(
+    "--changed-since",
+    heading="Input",
+    metavar="REV",
+    callback=not_empty,
+    help="With --all-in: only the sets of which anything that they read differs from a commit of "
+    "the Git work tree.",
+)
 PLACEMENT = (
     Setting(
         "namespace-override",

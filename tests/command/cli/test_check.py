@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from applyprune.cli.main import cli
+from tests.support.repository import Repository
 from tests.support.source_text import config_map, value, write
 
 ROOT = Path(__file__).parents[3]
@@ -68,6 +71,7 @@ def test_input_is_that_of_the_configuration(
 
 
 SET = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
+WEB = f"{SET}name: web\nfilename: [m]\n"
 
 
 def test_all_sets_below_a_folder_are_checked(
@@ -95,6 +99,33 @@ def test_all_sets_below_a_folder_are_checked(
     assert "configmap/a in namespace shop is defined twice" in told
     assert "deploy/web/m/a.yaml:9:3" in told
     assert "deploy/api/m/a.yaml" in told
+
+
+def test_only_sets_that_a_change_concerns_are_checked(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One whose folder is gone is named, with the command that deletes it."""
+    repository = Repository(folder / "repository")
+    os.chdir(repository.root)  # the fixture goes back
+    names = ("web", "api", "old")
+    repository.write(
+        **{f"deploy/{one}/applyprune.yaml": WEB.replace("web", one) for one in names},
+        **{f"deploy/{one}/m/a.yaml": config_map(one) for one in names},
+    )
+    repository.git("add", "-A")
+    repository.git("commit", "-q", "-m", "first")
+    repository.write(**{"deploy/web/m/a.yaml": TWICE, "deploy/api/README.md": "no manifest"})
+    shutil.rmtree(repository.root / "deploy/old")
+    assert call("--all-in", "deploy", "--changed-since", "HEAD") == 2
+    told = capsys.readouterr().err
+    assert "configmap/a in namespace default is defined twice" in told
+    assert "1 set is not concerned by this change" in told
+    assert "the set old is gone" in told
+    assert "applyprune delete old" in told
+    assert call("--all-in", "deploy", "--changed-since", "nowhere") == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert call("-f", "deploy", "--changed-since", "HEAD") == 2
+    assert "--changed-since needs --all-in" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
