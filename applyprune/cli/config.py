@@ -139,8 +139,12 @@ def _use(
 
 
 def _options_of(ctx: click.Context, keys: Keys) -> Mapping[str, click.Parameter]:
-    """Return the parameters of a call that a file may give, by their keys."""
-    keyed = ((getattr(param, "key", ""), param) for param in ctx.command.params)
+    """Return the parameters of a call that a file may give, by their keys.
+
+    A verb may have another option with the word of a key: the `--wait` of `status`.
+    """
+    given = (param for param in ctx.command.params if getattr(param, "config", None) is not None)
+    keyed = ((getattr(param, "key", ""), param) for param in given)
     return {key: param for key, param in keyed if key in keys.forms}
 
 

@@ -91,6 +91,12 @@ def test_verb_reads_only_the_keys_it_has(folder: Path) -> None:
     assert found.keys() & {"wait", "ask"} == set()
 
 
+def test_key_is_not_an_option_of_its_word_that_means_another_thing(folder: Path) -> None:
+    """`wait` is that of a run; the `--wait` of status takes a word."""
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\nwait: true\n"})
+    assert options_of("status")["wait"] is None
+
+
 def test_configuration_paths_are_relative_to_its_file(folder: Path) -> None:
     write(
         folder,
