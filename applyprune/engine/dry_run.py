@@ -8,7 +8,6 @@ example because the account may not write, is not a failure.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -99,6 +98,7 @@ from applyprune.planning.requests import (
     forced,
     planned_removals,
     trial_request,
+    unused_name,
 )
 from applyprune.planning.schemas import custom_schema, stored_faults
 from applyprune.planning.served_kinds import (
@@ -833,7 +833,7 @@ def _try_creation(
     cluster: Cluster, applyset: ApplySetIdentity, desired: Desired
 ) -> Mapping[str, Any]:
     """Return an existing object as the server would create it; raises the errors of an apply."""
-    name, namespace = _random_name(desired.ref.name), desired.ref.namespace
+    name, namespace = unused_name(desired.ref.name), desired.ref.namespace
     return _try_create(cluster, applyset, desired, name=name, namespace=namespace)
 
 
@@ -843,7 +843,7 @@ def _try_in(namespace: str, desired: Desired, context: RunContext) -> Mapping[st
     try:
         return _try_create(cluster, applyset, desired, name=name, namespace=namespace)
     except (AlreadyExists, Conflict):
-        name = _random_name(name)
+        name = unused_name(name)
         return _try_create(cluster, applyset, desired, name=name, namespace=namespace)
 
 
@@ -861,11 +861,3 @@ def _try_create(
     if (error := name_error(desired.ref, live, desired.origin, exists=False)) is not None:
         raise error
     return renamed(live.body or {}, name=desired.ref.name, namespace=desired.ref.namespace)
-
-
-_NAME = 40
-
-
-def _random_name(name: str) -> str:
-    """Return a name that no object has."""
-    return f"{name[:_NAME].rstrip('-.')}-{uuid.uuid4().hex[:8]}"

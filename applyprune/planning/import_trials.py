@@ -42,12 +42,6 @@ class SeenDefaults(Struct, frozen=True):
     whole: frozenset[_Shape] = frozenset()
     """The fields that have an owner only as a whole, with their defaults."""
 
-    def __or__(self, other: SeenDefaults) -> SeenDefaults:
-        shapes = self.values.keys() | other.values.keys()
-        none: frozenset[str] = frozenset()
-        both = {one: self.values.get(one, none) | other.values.get(one, none) for one in shapes}
-        return SeenDefaults(both, self.needed | other.needed, self.whole | other.whole)
-
 
 NOTHING_SEEN = SeenDefaults({})
 
@@ -97,7 +91,7 @@ class Trial(Struct, frozen=True):
         for depth in range(len(shape), 0, -1):
             inside = {place for place in left if _shape(place)[:depth] == shape[:depth]}
             unusual = {place for place in inside if not self._is_well_known(place)}
-            if unusual or inside:
+            if inside:
                 return unusual or inside
         return set()
 

@@ -169,6 +169,15 @@ def trial_request(
     return ApplyRequest(desired.resource, ref, packed(body), manager, precondition=CREATE_ONLY)
 
 
+_LONGEST_START = 40
+"""Of a name: with what follows, it fits where the server asks for a DNS label."""
+
+
+def unused_name(name: str) -> str:
+    """Return a name that no object has; only for a dry run."""
+    return f"{name[:_LONGEST_START].rstrip('-.')}-{uuid.uuid4().hex[:8]}"
+
+
 def _before(
     step: ApplyStep,
     live: LiveObject,
@@ -419,12 +428,11 @@ def _writer(manager: str, operation: str, api_version: str, fields: FieldSet) ->
 
 
 _IMPORT = "applyprune-import"
-_NAME = 40
 
 
 def creation_trial(resource: Resource, ref: Ref, body: Mapping[str, Any]) -> ApplyRequest:
     """Return the request that creates an object under a name that no object has."""
-    name = f"{ref.name[:_NAME].rstrip('-.')}-{uuid.uuid4().hex[:8]}"
+    name = unused_name(ref.name)
     sent = packed(renamed(body, name=name, namespace=ref.namespace))
     other: Ref = replace(ref, name=name)
     return ApplyRequest(resource, other, sent, _IMPORT, precondition=CREATE_ONLY)
