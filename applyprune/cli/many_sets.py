@@ -15,6 +15,7 @@ from msgspec import Struct
 from applyprune.cli.config import FILE, MISNAMED, Files
 from applyprune.cli.options import KEYS_OF_SETS, is_given, values_in
 from applyprune.errors import ApplypruneError, InputError, UsageError, raise_all
+from applyprune.model.identity import SetKey
 from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.configuration import (
@@ -24,7 +25,7 @@ from applyprune.planning.configuration import (
     inherited,
     settings_of_set,
 )
-from applyprune.planning.set_order import SetKey, SetOrder, UnknownSet, set_order
+from applyprune.planning.set_order import SetOrder, UnknownSet, set_order
 from applyprune.sources.concerned import SetName, SetReads, concerned
 from applyprune.sources.folders import Configuration
 from applyprune.sources.set_folders import SetFolders, set_folders

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import Drift
-from applyprune.model.identity import Ref
+from applyprune.model.identity import Ref, SetKey
 from applyprune.model.inventory import (
     ApplyFingerprint,
     InventoryEntry,
@@ -318,6 +318,15 @@ class ErrorRaised(Struct, frozen=True):
     problem: Problem
 
 
+class SetEvent(Struct, frozen=True):
+    """An event of one of the sets of a command; its Finished ends the set, not the command."""
+
+    key: SetKey
+    input: str
+    """The folder of the file that names the set, as seen from the current one."""
+    event: Event
+
+
 class Finished(Struct, frozen=True):
     """The run has ended."""
 
@@ -356,6 +365,7 @@ Event: TypeAlias = (
     | OwnerFound
     | VersionReport
     | ErrorRaised
+    | SetEvent
     | Finished
 )
 

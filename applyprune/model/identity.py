@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -54,6 +55,18 @@ def kubectl_name(ref: Ref, namespace: str) -> str:
     The text is valid input for kubectl. Unlike kubectl's output, it is never ambiguous.
     """
     return f"{ref.short} -n {ref.namespace}" if ref.namespace not in {"", namespace} else ref.short
+
+
+class SetKey(NamedTuple):
+    """A set among others."""
+
+    namespace: str
+    """The namespace of its inventory; empty if that is unknown."""
+    name: str
+
+    def __str__(self) -> str:
+        """Return ``NAMESPACE/NAME``, as ``dependsOn`` has it."""
+        return "/".join(filter(None, self))
 
 
 class GroupKind(Struct, frozen=True, order=True):

@@ -37,6 +37,7 @@ from applyprune.model.events import (
     ReadinessReported,
     RetryReported,
     RunListed,
+    SetEvent,
     Started,
     TreeNode,
     Waiting,
@@ -45,7 +46,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.fate import Outcome
 from applyprune.model.fieldset import Drift
-from applyprune.model.identity import Ref
+from applyprune.model.identity import Ref, SetKey
 from applyprune.model.inventory import (
     InventoryEntry,
     Mismatch,
@@ -148,6 +149,10 @@ def document(report: RunReport) -> dict[str, Any]:
         "server": started.server if started else None,
         "plan": plan_data(report.plan) if report.plan else None,
         "objects": [_object(object_report) for object_report in report.objects],
+        "sets": [
+            {**document(one), "set": set_data(key, one.input)}
+            for key, one in report.members.items()
+        ],
         "applySets": [data(applyset) for applyset in report.sets.values()],
         "runs": [{**data(one.run), "objects": data(one.objects)} for one in report.runs],
         "belongs": data(report.belongs),
@@ -208,11 +213,21 @@ def _part(event: Event | None, *elsewhere: str) -> dict[str, Any] | None:
 
 
 def event_data(event: Event) -> dict[str, Any]:
-    """Return an event as JSON data; a diff also gets its patch and its list of changes."""
+    """Return an event as JSON data; a diff also gets its patch and its list of changes.
+
+    One of many sets says in ``set`` whose it is.
+    """
+    if isinstance(event, SetEvent):
+        return {**event_data(event.event), "set": set_data(event.key, event.input)}
     record = {"event": EVENT_NAMES[type(event)], **_record(event)}
     if isinstance(event, ObjectDiff):
         record |= {"patch": json_patch(event), "changes": changes(event)}
     return record
+
+
+def set_data(key: SetKey, folder: str) -> dict[str, Any]:
+    """Return which one of many sets it is, and the folder of its files."""
+    return {"name": key.name, "namespace": key.namespace, "input": folder}
 
 
 def json_patch(diff: ObjectDiff) -> Sequence[Mapping[str, Any]]:

@@ -24,12 +24,13 @@ from applyprune.model.events import (
     Readiness,
     ReadinessReported,
     RunListed,
+    SetEvent,
     Started,
     Status,
     WarningRaised,
 )
 from applyprune.model.fate import Outcome
-from applyprune.model.identity import Ref
+from applyprune.model.identity import Ref, SetKey
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Plan
@@ -52,7 +53,8 @@ class RunReport(Struct):
 
     ``objects`` has a report for each object, ``plan`` is the plan, ``artifact`` is what was
     pushed, ``input_checked`` is what was checked without a cluster, and ``warnings`` is what the
-    user should know and fails nothing. ``finished`` is None until the run has ended.
+    user should know and fails nothing. ``finished`` is None until the run has ended. Where one
+    command runs many sets, ``members`` has the report of each, with ``input``, its folder.
     """
 
     started: Started | None = None
@@ -71,6 +73,8 @@ class RunReport(Struct):
     versions: VersionReport | None = None
     errors: list[Problem] = field(default_factory=list)
     prune_blocked: Problem | None = None
+    members: dict[SetKey, RunReport] = field(default_factory=dict)
+    input: str = ""
     finished: Finished | None = None
     _last: dict[Ref, ObjectReport] = field(default_factory=dict)
 
@@ -199,6 +203,8 @@ class RunReport(Struct):
             case ApplySetListed():
                 # With --watch a set is reported again whenever it has changed.
                 self.sets[event.namespace, event.name] = event
+            case SetEvent(key=key, input=folder):
+                self.members.setdefault(key, RunReport(input=folder)).take(event.event)
             case Finished():
                 self.finished = event
             case _:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from applyprune.errors import InputError, UsageError
+from applyprune.model.identity import SetKey
 from applyprune.planning.set_order import KEY as DEPENDS_ON
-from applyprune.planning.set_order import SetKey, SetNeeds
+from applyprune.planning.set_order import SetNeeds
 from applyprune.values import replace
 
 if TYPE_CHECKING:

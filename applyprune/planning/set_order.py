@@ -9,29 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from applyprune.errors import InputError
+from applyprune.model.identity import SetKey
 from applyprune.model.text import is_dns_label
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Origin
 
 KEY = "dependsOn"
-
-
-class SetKey(NamedTuple):
-    """A set among others."""
-
-    namespace: str
-    """The namespace of its inventory; empty if that is unknown."""
-    name: str
-
-    def __str__(self) -> str:
-        """Return ``NAMESPACE/NAME``, as ``dependsOn`` has it."""
-        return "/".join(filter(None, self))
 
 
 def parse_set_key(text: str, namespace: str) -> SetKey:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InputError, UsageError
+from applyprune.model.identity import SetKey
 from applyprune.planning.configuration import (
     SetSettings,
     context_name,
@@ -16,7 +17,6 @@ from applyprune.planning.configuration import (
     settings_of_call,
     settings_of_set,
 )
-from applyprune.planning.set_order import SetKey
 from applyprune.sources.folders import Configuration
 
 USED = {"name": "prod", "use": True}

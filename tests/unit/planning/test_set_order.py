@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from applyprune.model.identity import SetKey
 from applyprune.model.problem import Origin
 from applyprune.planning.set_order import (
-    SetKey,
     SetNeeds,
     SetOrder,
     UnknownSet,
