@@ -57,6 +57,7 @@ from applyprune.output.report import RunReport, report_of
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval import PlanFile, plan_file_of, refuse_validity
 from applyprune.planning.digests import plan_digest
+from applyprune.planning.world import CommandSets
 from applyprune.sources import Input, Objects, Overlay, read, read_objects
 from applyprune.sources.inputs import options_for
 from applyprune.sources.load import with_excerpt
@@ -309,6 +310,35 @@ class ApplySet:
         With ``plan``, the run does exactly what that file says, or nothing.
         """
         given, options = _given(manifests), _valid(options)
+        stop = given_or_new(cancellation)
+        events = self._run(given, options, stop, CommandSets(), plan=plan)
+        return with_excerpt(with_retries(events, self.cluster.unanswered, stop), given)
+
+    def iter_run_among(
+        self,
+        given: Input,
+        options: Options,
+        command: CommandSets,
+        cancellation: Cancellation,
+        *,
+        plan: PlanFile | None = None,
+    ) -> Iterator[Event]:
+        """Do what ``iter_run`` does as one of several sets, which exchange objects.
+
+        What does not answer is not reported: it is the same for all of them.
+        """
+        events = self._run(given, _valid(options), cancellation, command, plan=plan)
+        return with_excerpt(events, given)
+
+    def _run(
+        self,
+        given: Input,
+        options: Options,
+        stop: Cancellation,
+        command: CommandSets,
+        *,
+        plan: PlanFile | None,
+    ) -> Iterator[Event]:
         if options.actor == Actor():
             options = replace(options, actor=self.actor)
         request = RunRequest(
@@ -319,11 +349,10 @@ class ApplySet:
             empty_inputs=given.empty,
             ignored=given.ignored,
             plan_file=plan,
+            command=command,
             source=given.source,
         )
-        stop = given_or_new(cancellation)
-        events = run(request, *self.cluster.new_run(self.identity), stop)
-        return with_excerpt(with_retries(events, self.cluster.unanswered, stop), given)
+        return run(request, *self.cluster.new_run(self.identity), stop)
 
     def status(
         self,

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.options import (
-    ALL_IN,
     AT,
-    CHANGED_SINCE,
     CLUSTER,
     INPUT,
+    MANY,
     OPTIONAL_NAME,
     OUTPUT,
     PLACEMENT,
     command,
 )
-from applyprune.errors import ApplypruneError, EmptyInput, InputErrors, UsageError, raise_all
+from applyprune.errors import ApplypruneError, EmptyInput, InputErrors, raise_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +33,7 @@ _NAMESPACE = CLUSTER[-1].but(
 )
 
 
-@command(OPTIONAL_NAME, INPUT, AT, ALL_IN, CHANGED_SINCE, _NAMESPACE, PLACEMENT, OUTPUT)
+@command(OPTIONAL_NAME, INPUT, AT, MANY, _NAMESPACE, PLACEMENT, OUTPUT)
 def check(
     name: str | None,
     paths: InputPaths,
@@ -63,14 +62,7 @@ def check(
     from applyprune.cli.session import input_reader
 
     if all_in:
-        if name or paths.paths:
-            raise UsageError(
-                "--all-in excludes NAME, -f and -k",
-                hint="Each applyprune.yaml below the folder names a set and its input.",
-            )
         return reporting.print_events(_all(all_in, changed_since or "", reporting))
-    if changed_since:
-        raise UsageError("--changed-since needs --all-in", hint="Give --all-in DIR.")
     return reporting.print_events(
         _events(name or _ANY, input_reader(paths), namespace or "default", options)
     )
@@ -78,7 +70,7 @@ def check(
 
 def _all(folder: str, since: str, reporting: Reporting) -> Iterator[Event]:
     """Check each set below a folder; what is wrong with one does not end the others."""
-    from applyprune.cli.many_sets import concerned_by, sets_of_call
+    from applyprune.cli.many_sets import ConcernedSets, concerned_by, sets_of_call
     from applyprune.cli.session import input_reader
     from applyprune.model.events import WarningRaised
     from applyprune.model.reports import InputChecked
@@ -86,9 +78,9 @@ def _all(folder: str, since: str, reporting: Reporting) -> Iterator[Event]:
     calls = sets_of_call(click.get_current_context(), folder, lambda _: "default", reporting)
     errors: list[ApplypruneError] = []
     objects, unknown = 0, dict[str, None]()
-    sets, notes = concerned_by(calls, folder, since) if since else (calls.sets, ())
-    yield from map(WarningRaised, notes)
-    for call in sets:
+    found = concerned_by(calls, folder, since) if since else ConcernedSets(calls.sets)
+    yield from map(WarningRaised, found.notes)
+    for call in found.sets:
         key, values = call.found.key, call.values
         try:
             read = input_reader(values["paths"])
@@ -98,13 +90,13 @@ def _all(folder: str, since: str, reporting: Reporting) -> Iterator[Event]:
                     unknown |= dict.fromkeys(event.unknown)
                 else:
                     yield event
-        except InputErrors as found:
-            errors += found.errors
+        except InputErrors as several:
+            errors += several.errors
         except ApplypruneError as error:
             errors.append(error)
     # A base that many sets share is wrong once.
     raise_all(list({str(error): error for error in errors}.values()))
-    yield InputChecked(objects, tuple(unknown), len(sets))
+    yield InputChecked(objects, tuple(unknown), len(found.sets))
 
 
 _ANY = "check"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from applyprune.cli.config import FILE, MISNAMED, Files
-from applyprune.cli.options import KEYS_OF_SETS, is_given, values_in
+from applyprune.cli.options import KEYS, is_given, values_in
 from applyprune.errors import ApplypruneError, InputError, UsageError, raise_all
 from applyprune.model.identity import SetKey
 from applyprune.model.text import and_more, counted
@@ -62,8 +62,20 @@ class SetCalls(Struct, frozen=True):
     context: str
     """The context that the command line gives, or the files of the current folder select, for all
     of them; empty if neither does."""
+    namespace: str
+    """The namespace of sets for which nothing gives one; empty if every set has one."""
     ignored: tuple[tuple[str, str], ...]
     """The files that rules leave out, each with its rule."""
+
+
+class ConcernedSets(Struct, frozen=True):
+    """The sets that a change concerns."""
+
+    sets: Sequence[SetCall]
+    notes: Sequence[Problem] = ()
+    """What to know of the others."""
+    removed: Sequence[SetKey] = ()
+    """The sets whose files are gone."""
 
 
 def sets_of_call(
@@ -110,12 +122,11 @@ def sets_of_call(
     if not sets:
         raise _no_set(within, folders)
     ignored = tuple((shown_path(str(one.path)), one.rule) for one in folders.ignored)
-    return SetCalls(tuple(calls), order if has_cluster else SetOrder({}), reader.context, ignored)
+    order = order if has_cluster else SetOrder({})
+    return SetCalls(tuple(calls), order, reader.context, reader.namespace, ignored)
 
 
-def concerned_by(
-    calls: SetCalls, directory: str, since: str
-) -> tuple[Sequence[SetCall], Sequence[Problem]]:
+def concerned_by(calls: SetCalls, directory: str, since: str) -> ConcernedSets:
     """Return the sets of which anything differs from a commit, and what to know of the others.
 
     Raises UsageError for sets in no work tree or in two, and PathNotFound for a commit that the
@@ -125,21 +136,21 @@ def concerned_by(
     found = concerned(directory, reads, since)
     keys = {one.key for one in found.concerns}
     sets = [one for one in calls.sets if str(one.found.key) in keys]
-    notes = []
+    notes, removed = [], []
     if others := len(calls.sets) - len(sets):
         count = counted(others, "set", "is", "are")
         notes.append(UsageError(f"{count} not concerned by this change").problem)
     for gone in found.removed:
-        named = f"{gone.set.namespace}/{gone.set.name}" if gone.set.namespace else gone.set.name
+        removed.append(SetKey(gone.set.namespace or calls.namespace, gone.set.name))
         where = f" -n {gone.set.namespace}" if gone.set.namespace else ""
         error = UsageError(
-            f"the set {named} is gone",
+            f"the set {SetKey(gone.set.namespace, gone.set.name)} is gone",
             reason=f"{gone.file} named it at {since}",
             hint="Nothing deletes its objects by that. If no other set has taken them: "
             f"applyprune delete {gone.set.name}{where}",
         )
         notes.append(error.problem)
-    return sets, notes
+    return ConcernedSets(sets, notes, removed)
 
 
 def _reads_of(call: SetCall) -> SetReads:
@@ -157,14 +168,14 @@ class _Reader:
         """Read the files of the current folder; the command line gives what is ``settled``."""
         self.errors: list[ApplypruneError] = []
         self.context = settled.get("context", "")
-        self._namespace, self._default = settled.get("namespace", ""), ""
-        self._files = Files(KEYS_OF_SETS)
+        self._namespace, self.namespace = settled.get("namespace", ""), ""
+        self._files = Files(KEYS)
         self._here: Sequence[Configuration] = ()
         try:
             self._here = self._files.of_folder("")
             selects = settings_of_set(self._here, (), self._here).selects
             self.context = self.context or (context_name(selects) if selects else "")
-            self._default = "" if self._namespace else namespace_of(self.context)
+            self.namespace = "" if self._namespace else namespace_of(self.context)
         except ApplypruneError as error:
             self.errors.append(error)
 
@@ -195,7 +206,7 @@ class _Reader:
             return None
         name = own.settings["name"]
         stated = said["namespace"].settings["namespace"] if "namespace" in said else ""
-        namespace = self._namespace or stated or self._default
+        namespace = self._namespace or stated or self.namespace
         try:
             applyset_identity(name, namespace or "default")
         except UsageError as error:

@@ -444,20 +444,32 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     else:
         noted["names"] = value if isinstance(value, tuple) else (value,) if value else ()
     if {"names", "config"} <= noted.keys() and not ctx.resilient_parsing:
-        given = {**ctx.meta[_GIVEN], "config": noted["config"]}
+        given = {**ctx.meta[_GIVEN], **noted}
         if _SET in ctx.meta:
             use_of_set(ctx, ctx.meta[_SET], KEYS)
             return value
-        if given.get(ALL_IN.name):
-            return value  # each set has files of its own
         try:
-            use(ctx, noted["names"], given, KEYS)
+            if not _is_of_many(given):  # then each set has files of its own
+                use(ctx, noted["names"], given, KEYS)
         except ApplypruneError as error:
             if "output" not in given:
                 raise
             # Every format has every error.
             ctx.exit(_reported(error, given))
     return value
+
+
+def _is_of_many(given: Mapping[str, Any]) -> bool:
+    """Return whether a call is for all sets below a folder; raise UsageError if it names one."""
+    is_of_many = given.get(ALL_IN.name) is not None
+    if is_of_many and any(given.get(one) for one in ("names", "paths", "kustomize", "config")):
+        raise UsageError(
+            "--all-in excludes NAME, -f, -k and --config",
+            hint="Each applyprune.yaml below the folder names a set and its input.",
+        )
+    if given.get(CHANGED_SINCE.name) is not None and not is_of_many:
+        raise UsageError("--changed-since needs --all-in", hint="Give --all-in DIR.")
+    return is_of_many
 
 
 def _reported(error: ApplypruneError, given: Mapping[str, Any]) -> int:
@@ -557,6 +569,8 @@ CHANGED_SINCE = Option(
     help="With --all-in: only the sets of which anything that they read differs from a commit of "
     "the Git work tree.",
 )
+MANY = (ALL_IN, CHANGED_SINCE)
+"""Which sets, if they are many."""
 PLACEMENT = (
     Setting(
         "namespace-override",
@@ -1031,16 +1045,14 @@ def _keys_of(rows: Sequence[Row]) -> Keys:
     )
 
 
-KEYS = _keys_of(ROWS)
 DEPENDS_ON = Setting(
     "dependsOn",
     config=Form.TEXTS,
     multiple=True,
     help="The sets that must be applied and ready before this one, as NAME in the same namespace, "
-    "or NAMESPACE/NAME. It counts where one command runs many sets; a call for one set ignores it.",
+    "or NAMESPACE/NAME. It counts with --all-in; a call for one set ignores it.",
 )
-KEYS_OF_SETS = _keys_of((*ROWS, DEPENDS_ON))
-"""What the files may say where one command runs many sets."""
+KEYS = _keys_of((*ROWS, DEPENDS_ON))
 
 
 # From the rows to the verb.

@@ -19,6 +19,7 @@ from applyprune.cli.options import (
     GUARDS,
     INPUT,
     LIST_OUTPUT,
+    MANY,
     NAME,
     OBJECT,
     OPTIONAL_NAME,
@@ -66,6 +67,7 @@ _PLAN = Option(
 @command(
     RUN,
     OPTIONAL_NAME,
+    MANY,
     PLANNING,
     OUTPUT,
     YES,
@@ -76,6 +78,8 @@ _PLAN = Option(
 )
 def apply(
     name: str | None,
+    all_in: str | None,
+    changed_since: str | None,
     paths: InputPaths,
     cluster_target: ClusterTarget,
     reporting: Reporting,
@@ -98,6 +102,7 @@ def apply(
       applyprune apply --plan web.plan
       applyprune apply web -k overlays/prod -n shop --create-namespace
       helm template web chart/ | applyprune apply web -f -
+      applyprune apply --all-in deploy/prod --changed-since HEAD~1
     """
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import input_reader, run_set
@@ -107,6 +112,12 @@ def apply(
             "--check and --plan exclude each other",
             reason="the plan was checked when it was made, and must still be the same",
         )
+    if all_in is not None:
+        from applyprune.cli.many_runs import apply_many, many_sets
+
+        ctx = click.get_current_context()
+        many = many_sets(ctx, all_in, changed_since, cluster_target, reporting)
+        return apply_many(many, reporting, yes=yes)
     plan = None
     if plan_path is not None:
         from applyprune.sources.plan_files import read_plan
@@ -272,7 +283,8 @@ def _looking(options: Options, *, check: bool) -> Options:
 
 
 @command(
-    NAME,
+    OPTIONAL_NAME,
+    MANY,
     PLANNING,
     _LOOKS,
     OUTPUT,
@@ -293,7 +305,9 @@ def _looking(options: Options, *, check: bool) -> Options:
     ),
 )
 def plan(
-    name: str,
+    name: str | None,
+    all_in: str | None,
+    changed_since: str | None,
     paths: InputPaths,
     cluster_target: ClusterTarget,
     reporting: Reporting,
@@ -316,15 +330,30 @@ def plan(
       applyprune plan web -f manifests/
       applyprune plan web -f manifests/ --no-check
       applyprune plan web -f manifests/ --out web.plan
+      applyprune plan --all-in deploy/prod --changed-since origin/main
     """
     from applyprune.cli.confirmation import PlanOutput
     from applyprune.cli.session import input_reader, run_set
     from applyprune.planning.approval import refuse_validity
 
     refuse_validity(expires_in)
-    options = _looking(options, check=check)
-    if reporting.has_page:
-        options = replace(options, diff=replace(options.diff, enabled=True, of_plan=True))
+
+    def looking(options: Options, *, check: bool) -> Options:
+        options = _looking(options, check=check)
+        if reporting.has_page:
+            return replace(options, diff=replace(options.diff, enabled=True, of_plan=True))
+        return options
+
+    shown = replace(reporting, digests=out is not None).with_text("plan")
+    if all_in is not None:
+        from applyprune.cli.many_runs import look_at_many, many_sets
+
+        ctx = click.get_current_context()
+        many = many_sets(ctx, all_in, changed_since, cluster_target, reporting)
+        return shown.print_events(look_at_many(many, looking, differs=exits_with_1))
+    if name is None:
+        raise no_set_given()
+    options = looking(options, check=check)
     output = (
         PlanOutput(reporting, name, paths.recorded, out, expires_in) if out is not None else None
     )
@@ -332,12 +361,12 @@ def plan(
     events = run_set(cluster_target, name, input_reader(paths), options, output)
     if exits_with_1:
         events = with_exit_code(events, drift_only=False)
-    reporting = replace(reporting, digests=out is not None)
-    return reporting.with_text("plan").print_events(events)
+    return shown.print_events(events)
 
 
 @command(
-    NAME,
+    OPTIONAL_NAME,
+    MANY,
     PLANNING,
     _LOOKS,
     OUTPUT,
@@ -350,7 +379,9 @@ def plan(
     ),
 )
 def diff(
-    name: str,
+    name: str | None,
+    all_in: str | None,
+    changed_since: str | None,
     paths: InputPaths,
     cluster_target: ClusterTarget,
     reporting: Reporting,
@@ -373,14 +404,24 @@ def diff(
     """
     from applyprune.cli.session import input_reader, run_set
 
-    options = replace(
-        _looking(options, check=check),
-        diff=replace(options.diff, enabled=True, drift_only=drift),
-    )
-    cluster_target = _also_at(cluster_target, paths)
-    events = with_exit_code(
-        run_set(cluster_target, name, input_reader(paths), options), drift_only=drift
-    )
+    def looking(options: Options, *, check: bool) -> Options:
+        options = _looking(options, check=check)
+        return replace(options, diff=replace(options.diff, enabled=True, drift_only=drift))
+
+    if all_in is not None:
+        from applyprune.cli.many_runs import look_at_many, many_sets
+
+        ctx = click.get_current_context()
+        many = many_sets(ctx, all_in, changed_since, cluster_target, reporting)
+        events = look_at_many(many, looking, differs=True, drift_only=drift)
+    elif name is None:
+        raise no_set_given()
+    else:
+        cluster_target = _also_at(cluster_target, paths)
+        options = looking(options, check=check)
+        events = with_exit_code(
+            run_set(cluster_target, name, input_reader(paths), options), drift_only=drift
+        )
     text = "diff"
     if program := os.environ.get("KUBECTL_EXTERNAL_DIFF", "").strip():
         from applyprune.cli.external_diff import with_external_diff

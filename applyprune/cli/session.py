@@ -14,6 +14,7 @@ from applyprune.api.sets import ApplySet, ClusterConnection, connect, load, with
 from applyprune.cli.advice import add_advice, warning_of_new_set, with_rights
 from applyprune.cli.config import no_input_given
 from applyprune.cli.target import note_connected
+from applyprune.cluster.access import cluster_access
 from applyprune.engine.ports import Cancellation
 from applyprune.errors import AccessError, ApplypruneError, UsageError
 from applyprune.model.events import Planned, WarningRaised
@@ -234,6 +235,22 @@ class Session(Struct, frozen=True):
 NAMESPACE, CONTEXT = "APPLYPRUNE_NAMESPACE", "APPLYPRUNE_CONTEXT"
 """The environment's values for ``-n`` and ``--context``, where neither the command line nor
 ``applyprune.yaml`` gives one."""
+
+
+def namespace_of(cluster_target: ClusterTarget) -> Callable[[str], str]:
+    """Return what says the namespace of sets for which no file gives one, by the context."""
+
+    def found(context: str) -> str:
+        environ = os.environ
+        return environ.get(NAMESPACE, "") or (
+            cluster_access(
+                kubeconfig=cluster_target.kubeconfig,
+                context=context or environ.get(CONTEXT, ""),
+                environ=environ,
+            ).namespace
+        )
+
+    return found
 
 
 def connection_to(cluster_target: ClusterTarget) -> ClusterConnection:

@@ -31,6 +31,7 @@ from applyprune.planning.server_errors import (
     more_warnings,
     warning_problems,
 )
+from applyprune.planning.world import CommandSets
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class RunRequest(Struct, frozen=True):
     """What an earlier run of this machine has seen of the lock's holder; None if nothing."""
     siblings: Siblings | None = None
     """The sets with which this one may exchange objects; None for none."""
+    command: CommandSets = CommandSets()
+    """The other sets of the same command."""
     only_offers: bool = False
     """Whether nothing is done but to offer what has left the set."""
     source: Callable[[], RunSource] = lambda: NO_SOURCE

@@ -34,7 +34,7 @@ from applyprune.model.identity import GVK, Ref, kubectl_name
 from applyprune.model.kinds import CRD, NAMESPACE
 from applyprune.model.live import DEFINITIONS, NAMESPACES, LiveObject, Resource, namespace_ref
 from applyprune.model.plan import IN_PLACE, ApplyStep, Cause, DeleteRequest
-from applyprune.model.problem import ProblemKind
+from applyprune.model.problem import Manifest, ProblemKind
 from applyprune.planning.comparison import (
     STORED,
     Comparison,
@@ -154,6 +154,8 @@ class ServerDryRun(Struct):
     """Both states of each object that would change."""
     rules: Sequence[IgnoreRule] = ()
     """The rules for ignored fields."""
+    brought: Sequence[Manifest] = ()
+    """The Namespaces and CRDs that other sets of the command bring before the apply."""
     _needs: SetNeeds = field(default_factory=SetNeeds)
     _excused: dict[Ref, ApplypruneError] = field(default_factory=dict)
     _namespaces: frozenset[str] = frozenset()
@@ -163,6 +165,8 @@ class ServerDryRun(Struct):
     """Whether a namespace exists that the plan does not create, where that was asked."""
     _defined: Mapping[GVK, Ref] = field(default_factory=dict)
     """The CRD of the plan that serves a kind in a version."""
+    _brought: frozenset[GVK] = frozenset()
+    """The kinds that other sets bring, in each version."""
     _changing: frozenset[GVK] = frozenset()
     _coming: Mapping[GVK, KindSchema] = field(default_factory=dict)
     """The schema that a kind is about to get, where it changes and objects of it are there."""
@@ -274,9 +278,16 @@ class ServerDryRun(Struct):
             if self.context.options.apply.create_namespace
             else set()
         )
-        self._namespaces = frozenset(
-            ref.name for ref in new if ref.group_kind == NAMESPACE
-        ) | frozenset(own)
+        brought = frozenset(one.name for one in self.brought if one.gvk.group_kind == NAMESPACE)
+        self._brought = frozenset(
+            resource.gvk
+            for one in self.brought
+            if one.gvk.group_kind == CRD
+            for resource in defined_resources(one.body)
+        )
+        self._namespaces = brought.union(
+            own, (ref.name for ref in new if ref.group_kind == NAMESPACE)
+        )
         definitions = [
             step
             for step in steps
@@ -514,16 +525,22 @@ class ServerDryRun(Struct):
         """
         desired, resource = step.desired, step.desired.resource
         definition = self._defined.get(resource.gvk)
-        is_coming = definition is not None or (
-            isinstance(error, NotServed)
-            and not is_without_namespace(error, desired.ref)
-            and self.context.cluster.defines(resource)
+        is_brought = resource.gvk in self._brought
+        is_coming = (
+            is_brought
+            or definition is not None
+            or (
+                isinstance(error, NotServed)
+                and not is_without_namespace(error, desired.ref)
+                and self.context.cluster.defines(resource)
+            )
         )
         if is_coming and not self.is_served(resource):
             self._refuse_lost_namespace(desired.ref)
             if definition is not None:
                 self._waiting.add(desired.ref)
-            is_new = definition is not None and self._needs.steps[definition].is_new
+            is_made = definition is not None and self._needs.steps[definition].is_new
+            is_new = is_made or (is_brought and definition is None)
             return self._by_schema(step, _NO_KIND if is_new else _NO_VERSION)
         if step.is_new and desired.ref.namespace in self._namespaces:
             return self._in_other_namespace(step)

@@ -44,7 +44,7 @@ from applyprune.model.events import Event, ObjectDiff, ObjectDone, Readiness, St
 from applyprune.model.fate import Fate
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory
-from applyprune.model.kinds import Trait, kinds_with
+from applyprune.model.kinds import NAMESPACE, Trait, kinds_with
 from applyprune.model.live import CONFIG_MAPS, LiveObject, Resource, ResourceMap, State, Unknown
 from applyprune.model.options import Adopt, DryRun, Mode, Options
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep
@@ -223,7 +223,7 @@ def _plan_with(
     """
     cluster, applyset, options = context.cluster, context.applyset, context.options
     proofs = KindProofs(cluster, context.workers, resource_map, cluster.patience)
-    coming = coming_definitions(request.manifests, options)
+    coming = coming_definitions((*request.command.coming, *request.manifests), options)
     if lacking := lacking_groups(resource_map, request.manifests, coming, inventory):
         # The list of kinds lags behind a new CRD: this reads it until it does not.
         proofs.of(lacking)
@@ -237,6 +237,7 @@ def _plan_with(
         namespace=request.namespace,
         options=options,
         elsewhere=inventory.entries.keys() if options.applies_part else (),
+        coming=request.command.coming,
     )
     yield from (WarningRaised(warning) for warning in resolved.warnings)
     applied = resolved.desired if options.mode is Mode.APPLY else ()
@@ -262,6 +263,7 @@ def _plan_with(
         resource_map=resource_map,
         own_namespace_stays=why_own_namespace_stays(options, request.owner),
         siblings=request.siblings,
+        command=request.command,
     )
     world = _read(world, resolved.kinds, reader, context)
     world = _with_withheld(world, request)
@@ -288,7 +290,8 @@ def _plan_with(
     missing = reference_warnings(plan, world, reader)
     plan = replace(plan, warnings=(*plan.warnings, *unread_warning(world), *missing))
     # guard: prune-after-unknown -> ""
-    stays = NOT_APPLIED if resolved.unknown and options.prune.enabled else ""
+    unreached = NOT_APPLIED if resolved.unknown and options.prune.enabled else ""
+    stays = unreached or request.command.prunes_after
     return PlanStage(
         plan,
         world,
@@ -311,7 +314,10 @@ def _begun(
     """
     applyset, options = context.applyset, context.options
     own = read_own_namespace(inventory, context.cluster, applyset, options, request.owner)
-    creates = options.mode is Mode.APPLY and makes_namespace(own, resolved, applyset, options)
+    coming = [one.name for one in request.command.coming if one.gvk.group_kind == NAMESPACE]
+    creates = options.mode is Mode.APPLY and makes_namespace(
+        own, resolved, applyset, options, coming
+    )
     return with_own_namespace(inventory, own, applyset), creates
 
 

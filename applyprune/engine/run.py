@@ -219,7 +219,7 @@ class _Run:
         self.stage, self.plan, self.unknown = stage, stage.plan, stage.unknown
         if self.request.plan_file is not None:
             refuse_other_inventory(self.request.plan_file, stage.inventory)
-        self.dry_run = ServerDryRun(self.context)
+        self.dry_run = ServerDryRun(self.context, brought=self.request.command.coming)
         return stage
 
     def _may_wait(self) -> bool:

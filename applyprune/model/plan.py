@@ -150,6 +150,8 @@ class Cause(StrEnum):
     """Only a right is missing to count what it owns."""
     OFFERED = auto()
     """Another set may still take it."""
+    MOVES = auto()
+    """Another set of the same command has it in its input."""
 
 
 _DRIFT_STAYS = {Cause.DRIFT_KEPT, Cause.CONTENDED}

@@ -237,7 +237,8 @@ class _Existing(Struct, frozen=True):
         """Return the set that gives the object to this one; None if none does.
 
         The object has its label, and its inventory lists the object. And the user has named that
-        set, or it offers the object to this one.
+        set, or it offers the object to this one, or it is a set of the same command whose input
+        does not have the object any more.
         """
         live, world = self.live, self.world
         label = foreign_label(live, world.applyset)
@@ -249,6 +250,9 @@ class _Existing(Struct, frozen=True):
         offered = giver.offered.get(known_as(live, giver.offered), "")
         # guard: offered-to-siblings -> bool(offered)
         if siblings is not None and siblings.takes and offered == siblings.key:
+            return giver
+        # guard: given-in-command never
+        if world.command.gives(label, live.ref):
             return giver
         if not isinstance(adopt, AdoptFrom):
             return None

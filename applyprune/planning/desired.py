@@ -135,6 +135,7 @@ def resolve(
     namespace: str,
     options: Options = _PLAIN,
     elsewhere: Collection[Ref] = (),
+    coming: Iterable[Manifest] = (),
     kinds_may_come: bool = False,
 ) -> Resolved:
     """Resolve every manifest, and return those that the options select.
@@ -142,14 +143,14 @@ def resolve(
     ``namespace`` is used for objects without a namespace. Only options.namespace_override replaces
     a namespace; it does not change namespaces in other fields of manifests. An object that is not
     selected must also be valid, because others may depend on it. Objects may also depend on refs in
-    ``elsewhere``. With ``kinds_may_come``, as without a server, a custom kind may be unknown. An
-    error is an unknown kind, a duplicate object, an ApplySet label in a manifest,
-    the set's own inventory, an invalid annotation, a missing dependency, a chart hook that needs a
-    decision, or a cycle.
+    ``elsewhere``, and be of kinds that the CRDs in ``coming`` bring. With ``kinds_may_come``, as
+    without a server, a custom kind may be unknown. An error is an unknown kind, a duplicate object,
+    an ApplySet label in a manifest, the set's own inventory, an invalid annotation, a missing
+    dependency, a chart hook that needs a decision, or a cycle.
     """
     decision, override = options.apply.helm_hooks, options.apply.namespace_override
     hooks, kept, errors = find_hooks(manifests, catalogue, namespace, options)
-    definitions = _Definitions.of(kept, options)
+    definitions = _Definitions.of((*coming, *kept), options)
     versions = served_versions(
         catalogue,
         (one for one in definitions.resources.values() if one.group_kind in definitions.applied),

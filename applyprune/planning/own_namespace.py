@@ -36,16 +36,22 @@ _SHOWN = 3
 
 
 def makes_namespace(
-    own: State | None, resolved: Resolved, applyset: ApplySetIdentity, options: Options
+    own: State | None,
+    resolved: Resolved,
+    applyset: ApplySetIdentity,
+    options: Options,
+    coming: Collection[str] = (),
 ) -> bool:
     """Return whether a run creates the Namespace of a new inventory that is not in the set.
 
-    One that is in the set is created by its own request. ``own`` is None if the account may not
-    read it. Raises UsageError if it does not exist and may not be created, NotReady if it is being
-    deleted.
+    One that is in the set is created by its own request, and others bring those in ``coming``.
+    ``own`` is None if the account may not read it. Raises UsageError if it does not exist and may
+    not be created, NotReady if it is being deleted.
     """
     refuse_terminating(own, applyset)
     if not isinstance(own, Absent) or _is_created(resolved, applyset):
+        return False
+    if applyset.namespace in coming:
         return False
     if not options.apply.create_namespace:
         raise NoSuchNamespace(

@@ -33,6 +33,7 @@ from applyprune.model.live import (
 from applyprune.model.options import Approval, Mode, PruneAlso
 from applyprune.model.plan import Cause, Desired, Removals, RemoveStep
 from applyprune.model.problem import IgnoredManifest, Problem
+from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
     NOTHING,
@@ -433,6 +434,7 @@ def _instead(step: RemoveStep, fate: Fate, reason: str) -> RemoveStep:
 
 ADOPTED = "it was adopted, not created, by this set"
 NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
+_SHOWN = 3
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 _NEEDS_BACKEND = kinds_with(Trait.BLOCKS)
 """The kinds whose object, without its backend, can block a cluster."""
@@ -484,10 +486,19 @@ class _Removal(Struct, frozen=True):
             if problem := label_problem(self.entry, live, others, self.world.applyset):
                 return self._refuse(problem)
         if options.mode is not Mode.ORPHAN:
-            return self._step_of_existing()
+            return self._unless_it_moves(self._step_of_existing())
         if self._is_labelled or self._is_applied:
             return self._orphan()
         return self._unlist("it has neither this set's label nor its field manager")
+
+    def _unless_it_moves(self, step: RemoveStep) -> RemoveStep:
+        """Return the step, unless another set of the same command has the object in its input."""
+        others = self.world.command.others_with(self.entry.ref)
+        # guard: claimed-stays never
+        if others and step.fate in {Fate.PRUNE, Fate.ORPHAN, Fate.REFUSE}:
+            reason = f"it moves to the set {and_more(list(map(str, others)), _SHOWN)}"
+            return self._step(Fate.LEAVE, reason, Cause.MOVES)
+        return step
 
     def _step_of_existing(self) -> RemoveStep:
         entry, labelled = self.entry, self._is_labelled

@@ -95,6 +95,10 @@ class SetOrder(Struct, frozen=True):
                 ways[key] = min(found, key=len)
         return {key: way for key, way in ways.items() if way and key not in done}
 
+    def with_needs(self, needs: Mapping[SetKey, Sequence[SetKey]]) -> SetOrder:
+        """Return the order of the same sets with other needs, without a cycle."""
+        return _ordered({key: needs[key] for key in self.needs})
+
     def of_prunes(self) -> SetOrder:
         """Return the order of the prunes: each set after all that depend on it."""
         dependents: dict[SetKey, list[SetKey]] = {key: [] for key in self.needs}

@@ -12,12 +12,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.identity import GroupKind, Ref, SetKey
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import LiveObject, Registrations, Resource, ResourceMap, State
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
-from applyprune.model.problem import Problem
+from applyprune.model.problem import Manifest, Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.own_namespace import HOLDS_INVENTORY
 from applyprune.planning.ownership import OtherSet
@@ -69,6 +69,29 @@ class Siblings(Struct, frozen=True):
     """Those that may still take what leaves this set, in words; nothing is pruned meanwhile."""
     takes: bool = True
     """Whether this set takes what is offered to it."""
+
+
+class CommandSets(Struct, frozen=True):
+    """What a run of one of the sets of a command knows of the others."""
+
+    own: SetKey = SetKey("", "")
+    claims: Mapping[Ref, tuple[SetKey, ...]] = field(default_factory=dict)
+    """The sets whose input has each object."""
+    givers: frozenset[str] = frozenset()
+    """The ids of the sets that give what their input does not have any more."""
+    coming: tuple[Manifest, ...] = ()
+    """The Namespaces and CRDs that other sets bring before this one is applied."""
+    prunes_after: str = ""
+    """Why nothing is pruned in this run; another one follows."""
+
+    def others_with(self, ref: Ref) -> tuple[SetKey, ...]:
+        """Return the other sets whose input has an object."""
+        return tuple(key for key in self.claims.get(ref, ()) if key != self.own)
+
+    def gives(self, label: str, ref: Ref) -> bool:
+        """Return whether the set of a label gives an object to this one."""
+        # guard: claimed-by-giver -> label in self.givers
+        return label in self.givers and self.claims.get(ref) == (self.own,)
 
 
 class World(Struct, frozen=True):
@@ -128,6 +151,8 @@ class World(Struct, frozen=True):
     """
     siblings: Siblings | None = None
     """The sets with which objects may be exchanged; None if there are none."""
+    command: CommandSets = CommandSets()
+    """The other sets of the same command."""
     autoscalers: tuple[Mapping[str, Any], ...] = ()
     """The HorizontalPodAutoscalers that may target objects of the input, in full."""
     unread_autoscalers: Mapping[str, Problem] = field(default_factory=dict)

@@ -12,7 +12,7 @@ import pytest
 
 from applyprune.cli.main import cli
 from applyprune.cli.many_sets import SetCalls, sets_of_call
-from applyprune.cli.options import DEPENDS_ON, KEYS, KEYS_OF_SETS, command
+from applyprune.cli.options import DEPENDS_ON, KEYS, command
 from applyprune.errors import AccessError, InputErrors, UsageError
 from applyprune.values import replace
 from tests.support.source_text import config_map, write
@@ -164,7 +164,7 @@ SAID: dict[str, Any] = {
 
 def test_table_has_each_key() -> None:
     assert SAID.keys() == KEYS.forms.keys()
-    assert KEYS_OF_SETS.forms.keys() - KEYS.forms.keys() == {DEPENDS_ON.key}
+    assert KEYS.forms.keys() - KEYS.forms.keys() == {DEPENDS_ON.key}
 
 
 WAYS = [
@@ -428,7 +428,7 @@ def test_call_for_one_set_ignores_what_it_depends_on(
     write(repository, files)
     with pytest.raises(UsageError, match="unknown key 'dependsOn'"):
         alone("apply", "deploy/web")
-    monkeypatch.setattr("applyprune.cli.options.KEYS", KEYS_OF_SETS)
+    monkeypatch.setattr("applyprune.cli.options.KEYS", KEYS)
     assert alone("apply", "deploy/web") == before[0]
     assert alone("apply", "deploy", "web", "-f", "web", "-f", "base") == before[1]
 

@@ -1,0 +1,239 @@
+"""The verbs that run many sets: ``apply``, ``plan`` and ``diff`` with ``--all-in``.
+
+One connection, one stream of events, one end. What is wrong with the files of any set ends the
+command before a cluster is asked; what is wrong with the input of a set ends only that set.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from applyprune.api.sets import ApplySet
+from applyprune.cli.advice import add_advice, with_rights
+from applyprune.cli.many_sets import ConcernedSets, concerned_by, sets_of_call
+from applyprune.cli.reporting import with_finished
+from applyprune.cli.session import input_reader, namespace_of, open_session
+from applyprune.engine.set_runs import SetRun, SetRuns
+from applyprune.errors import (
+    ApplypruneError,
+    Interrupted,
+    PlanOutdated,
+    RunFailed,
+    raise_all,
+)
+from applyprune.model.events import Finished, Planned, WarningRaised
+from applyprune.model.options import DryRun, Mode, WaitMode
+from applyprune.model.text import and_more
+from applyprune.planning.approval import is_blocked, needed_consent
+from applyprune.planning.between_sets import SetInput, between_sets
+from applyprune.sources import Input
+from applyprune.values import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import click
+
+    from applyprune.cli.many_sets import SetCall, SetCalls
+    from applyprune.cli.reporting import Reporting
+    from applyprune.cli.session import Session
+    from applyprune.cli.target import ClusterTarget
+    from applyprune.engine.ports import Cancellation
+    from applyprune.model.events import Event
+    from applyprune.model.fate import Outcome
+    from applyprune.model.identity import SetKey
+    from applyprune.model.options import Options
+    from applyprune.model.plan import Plan
+    from applyprune.model.problem import Problem
+    from applyprune.planning.approval import Consent
+    from applyprune.planning.world import CommandSets
+
+_SHOWN = 5
+
+
+class ManySets(Struct, frozen=True):
+    """The sets of one command, of one cluster."""
+
+    calls: SetCalls
+    concerned: ConcernedSets
+    """Those that the command is about."""
+    cluster_target: ClusterTarget
+    """The cluster of all of them, with the conditions of each."""
+
+    @property
+    def keys(self) -> Sequence[SetKey]:
+        """Return the sets that the command is about."""
+        return [one.found.key for one in self.concerned.sets]
+
+
+def many_sets(
+    ctx: click.Context,
+    folder: str,
+    since: str | None,
+    cluster_target: ClusterTarget,
+    reporting: Reporting,
+) -> ManySets:
+    """Return the sets of a call; raise all that is wrong with their files."""
+    calls = sets_of_call(ctx, folder, namespace_of(cluster_target), reporting)
+    found = concerned_by(calls, folder, since) if since else ConcernedSets(calls.sets)
+    conditions = [one for call in found.sets for one in call.values["cluster_target"].conditions]
+    target = replace(
+        cluster_target, context=calls.context, conditions=tuple(dict.fromkeys(conditions))
+    )
+    return ManySets(calls, found, target)
+
+
+def look_at_many(
+    many: ManySets,
+    looking: Callable[..., Options],
+    *,
+    differs: bool,
+    drift_only: bool = False,
+) -> Iterator[Event]:
+    """Show what an apply of all sets would do; ``looking`` makes the options of a dry run.
+
+    With ``differs``, a set that would change ends with 1; with ``drift_only`` only for drift.
+    """
+    from applyprune.cli.run import with_exit_code
+
+    def options_of(call: SetCall) -> Options:
+        options: Options = looking(call.values["options"], check=call.values["check"])
+        return options
+
+    ended = partial(with_exit_code, drift_only=drift_only) if differs else None
+    return run_many(many, options_of, ended=ended)
+
+
+def apply_many(many: ManySets, reporting: Reporting, *, yes: bool) -> int:
+    """Apply all sets, and return the exit code; on a terminal, show the plans first, and ask."""
+
+    def options_of(call: SetCall) -> Options:
+        options: Options = call.values["options"]
+        return replace(options, mode=Mode.APPLY, check=call.values["check"])
+
+    return reporting.print_events(run_many(many, options_of))
+
+
+def run_many(
+    many: ManySets,
+    options_of: Callable[[SetCall], Options],
+    *,
+    agreed: Mapping[SetKey, Consent] | None = None,
+    ended: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
+) -> Iterator[Event]:
+    """Run all sets, and yield the events of each, and one end for all of them.
+
+    ``options_of`` returns the options of one set, and ``agreed`` has what somebody has agreed to
+    for each; None if nobody was asked. ``ended`` changes how the events of a set end.
+    """
+    began = time.monotonic()
+    yield from map(WarningRaised, many.concerned.notes)
+    with open_session(many.cluster_target) as session:
+        order = many.calls.order
+        needed = {need for key in many.keys for need in order.needs.get(key, ())}
+        runs = {}
+        for call in many.concerned.sets:
+            session.stop.check(is_unchanged=True)
+            key = call.found.key
+            options = options_of(call)
+            if key in needed:
+                # What others depend on must be ready, too.
+                options = replace(options, wait=replace(options.wait, mode=WaitMode.ALL))
+            consent = None if agreed is None else agreed.get(key, frozenset())
+            runs[key] = _Run(call, options, session, consent, ended)
+        between = between_sets(
+            SetInput(key, one.given, one.options)
+            for key, one in runs.items()
+            if one.given is not None
+        )
+        for key, found in between.errors.items():
+            runs[key].errors += found
+        every = SetRuns(
+            {key: SetRun(one.call.found.folder, one.events) for key, one in runs.items()},
+            order,
+            between,
+            session.stop,
+            many.concerned.removed,
+            is_dry=all(one.options.dry_run is not DryRun.OFF for one in runs.values()),
+        )
+        yield from session.reported(every.events())
+        yield _end(every.finished, session.stop, time.monotonic() - began)
+
+
+class _Run:
+    """One of the sets: its input, which is read at once, and its runs."""
+
+    def __init__(
+        self,
+        call: SetCall,
+        options: Options,
+        session: Session,
+        agreed: Consent | None,
+        ended: Callable[[Iterator[Event]], Iterator[Event]] | None,
+    ) -> None:
+        self.call, self.options = call, options
+        self.errors: list[ApplypruneError] = []
+        self.given: Input | None = None
+        self._session, self._agreed, self._ended = session, agreed, ended
+        self._warnings: list[Problem] = []
+        try:
+            self.given = input_reader(call.values["paths"])(warn=self._warnings.append)
+        except ApplypruneError as error:
+            self.errors.append(error)
+
+    def events(self, command: CommandSets) -> Iterator[Event]:
+        """Yield the events of one run; an error is the last but one."""
+        events = self._checked(command)
+        return with_finished(events if self._ended is None else self._ended(events))
+
+    def _checked(self, command: CommandSets) -> Iterator[Event]:
+        """Yield the events of a run that does no more than somebody has agreed to."""
+        yield from map(WarningRaised, self._warnings)
+        raise_all(self.errors)
+        given, key, session = self.given or Input(), self.call.found.key, self._session
+        applyset = ApplySet(key.name, key.namespace, cluster=session.cluster)
+        events = applyset.iter_run_among(given, self.options, command, session.stop)
+        try:
+            for event in with_rights(events, applyset.identity, given):
+                if isinstance(event, Planned):
+                    self._refuse_more(event.plan, key)
+                yield event
+        except ApplypruneError as error:
+            add_advice(error, applyset.identity, session.cluster)
+            raise
+
+    def _refuse_more(self, plan: Plan, key: SetKey) -> None:
+        if self._agreed is None or is_blocked(plan, self.options):
+            return
+        # guard: agreed-for-each-set never
+        if not needed_consent(plan, self.options.mode) <= self._agreed:
+            raise PlanOutdated(
+                f"the set {key} needs more than you have agreed to",
+                reason="the cluster has changed since the question",
+                hint="Nothing of this set was changed. Run the same command again.",
+            )
+
+
+def _end(finished: Mapping[SetKey, Finished], stop: Cancellation, elapsed: float) -> Finished:
+    """Return the end of the command: the code of what failed, 3 if sets failed differently."""
+    counts: Counter[Outcome] = Counter()
+    for one in finished.values():
+        counts.update(one.counts)
+    failed = [str(key) for key, one in finished.items() if one.exit_code > 1]
+    if stop.requested:
+        error: ApplypruneError = Interrupted(stop.exit_code - 128)
+        return Finished(dict(counts), error.exit_code, elapsed, error.problem)
+    codes = {one.exit_code for one in finished.values()}
+    if not failed:
+        return Finished(dict(counts), max(codes, default=0), elapsed)
+    error = RunFailed(
+        f"{len(failed)} of the {len(finished)} sets failed: {and_more(failed, _SHOWN)}"
+    )
+    worst = codes - {0, 1}
+    code = worst.pop() if len(worst) == 1 else error.exit_code
+    return Finished(dict(counts), code, elapsed, replace(error.problem, exit_code=code))
