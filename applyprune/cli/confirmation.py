@@ -224,22 +224,26 @@ class _Watch(Struct):
 
     def _show_diff(self) -> None:
         """Show what the run would change, as ``diff`` does; an error too."""
-        terminal = self.confirmation.reporting.terminal
-        target = OutputTarget(out=terminal.err, err=terminal.err, width=terminal.size()[0])
-        shown = printer("diff", target)
-        try:
-            for event in self.diff():
-                if not isinstance(event, Finished):
-                    shown.show(event)
-        except ApplypruneError as error:
-            for problem in problems_of(error):
-                terminal.err(problem_text("error", problem))
-        finally:
-            shown.close()
+        show_events(self.confirmation.reporting.terminal, self.diff(), "diff")
 
     def _show(self, text: str) -> None:
         if text:
             self.confirmation.reporting.terminal.err(text)
+
+
+def show_events(terminal: Terminal, events: Iterator[Event], text: str) -> None:
+    """Show events on standard error in a verb's own text; an error that ends them, too."""
+    width, _ = terminal.size()
+    shown = printer(text, OutputTarget(out=terminal.err, err=terminal.err, width=width))
+    try:
+        for event in events:
+            if not isinstance(event, Finished):
+                shown.show(event)
+    except ApplypruneError as error:
+        for problem in problems_of(error):
+            terminal.err(problem_text("error", problem))
+    finally:
+        shown.close()
 
 
 # Somebody can be asked if standard error is a terminal and an answer can be read from standard

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,9 @@ from msgspec import Struct
 
 from applyprune.api.sets import ApplySet
 from applyprune.cli.advice import add_advice, with_rights
+from applyprune.cli.confirmation import Confirmation, show_events
 from applyprune.cli.many_sets import ConcernedSets, concerned_by, sets_of_call
+from applyprune.cli.options import Ask
 from applyprune.cli.reporting import with_finished
 from applyprune.cli.session import input_reader, namespace_of, open_session
 from applyprune.engine.set_runs import SetRun, SetRuns
@@ -26,10 +29,13 @@ from applyprune.errors import (
     RunFailed,
     raise_all,
 )
-from applyprune.model.events import Finished, Planned, WarningRaised
+from applyprune.model.events import Finished, Planned, SetEvent, WarningRaised
 from applyprune.model.options import DryRun, Mode, WaitMode
-from applyprune.model.text import and_more
-from applyprune.planning.approval import is_blocked, needed_consent
+from applyprune.model.text import and_more, counted
+from applyprune.output.plan_text import plan_table, record_lines
+from applyprune.output.progress import LiveDisplay
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.approval import changes_anything, is_blocked, needed_consent
 from applyprune.planning.between_sets import SetInput, between_sets
 from applyprune.sources import Input
 from applyprune.values import replace
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options
     from applyprune.model.plan import Plan
     from applyprune.model.problem import Problem
+    from applyprune.output.terminal import Terminal
     from applyprune.planning.approval import Consent
     from applyprune.planning.world import CommandSets
 
@@ -111,12 +118,73 @@ def look_at_many(
 
 def apply_many(many: ManySets, reporting: Reporting, *, yes: bool) -> int:
     """Apply all sets, and return the exit code; on a terminal, show the plans first, and ask."""
+    asks = [call.values["ask"] for call in many.concerned.sets]
+    ask_for = next((one for one in Ask if one in asks), Ask.DELETIONS)  # the strictest comes first
+    confirmation = Confirmation(reporting, yes, ask_for=ask_for)
 
     def options_of(call: SetCall) -> Options:
         options: Options = call.values["options"]
         return replace(options, mode=Mode.APPLY, check=call.values["check"])
 
-    return reporting.print_events(run_many(many, options_of))
+    def events() -> Iterator[Event]:
+        is_dry = any(options_of(one).dry_run is not DryRun.OFF for one in many.concerned.sets)
+        agreed = None
+        if confirmation.can_ask and not (is_dry or yes or ask_for is Ask.NEVER):
+            agreed = _agreed(many, options_of, confirmation)
+        yield from run_many(many, options_of, agreed=agreed)
+
+    return reporting.print_events(events(), plan_is_shown=confirmation.can_ask)
+
+
+def _agreed(
+    many: ManySets, options_of: Callable[[SetCall], Options], confirmation: Confirmation
+) -> Mapping[SetKey, Consent]:
+    """Show the plan of each set, and return what somebody agrees to; raise Declined after a no."""
+    reporting = confirmation.reporting
+    plans: dict[SetKey, Plan] = {}
+
+    def looking(call: SetCall, *, compares: bool = False) -> Options:
+        options = options_of(call)
+        diff = replace(options.diff, enabled=True) if compares else options.diff
+        return replace(options, dry_run=DryRun.SERVER, diff=diff)
+
+    with closing(LiveDisplay(reporting.terminal)) as live:
+        for event in run_many(many, looking):
+            live.show(event)
+            if isinstance(event, SetEvent) and isinstance(event.event, Planned):
+                plans[event.key] = event.event.plan
+    changing = [
+        (call, plan)
+        for call in many.concerned.sets
+        if (plan := plans.get(call.found.key)) is not None
+        and changes_anything(plan)
+        and not is_blocked(plan, looking(call))
+    ]
+    needed = {call.found.key: needed_consent(plan, Mode.APPLY) for call, plan in changing}
+    if any(
+        confirmation.needs_answer(plan, needed[call.found.key], frozenset())
+        for call, plan in changing
+    ):
+        _show_plans(changing, reporting.terminal)
+
+        def details() -> None:
+            compared = partial(looking, compares=True)
+            show_events(reporting.terminal, run_many(many, compared), "diff")
+
+        sets = counted(len(changing), "set")
+        confirmation.ask(f"the apply of {sets}", f"Apply these changes to {sets}?", details=details)
+    return needed
+
+
+def _show_plans(plans: Sequence[tuple[SetCall, Plan]], terminal: Terminal) -> None:
+    width, _ = terminal.size()
+    for call, plan in plans:
+        key = call.found.key
+        applyset = ApplySetIdentity(key.name, key.namespace)
+        terminal.err(f"{key.name} in namespace {key.namespace} ({call.found.folder}):")
+        terminal.err(plan_table(plan, Mode.APPLY, applyset, width))
+        if records := "\n".join(record_lines(plan, width)):
+            terminal.err(records)
 
 
 def run_many(
