@@ -27,17 +27,22 @@ from applyprune.errors import (
     Interrupted,
     PlanOutdated,
     RunFailed,
+    UsageError,
     raise_all,
 )
 from applyprune.model.events import Finished, Planned, SetEvent, WarningRaised
+from applyprune.model.fate import Outcome
+from applyprune.model.identity import SetKey
 from applyprune.model.options import DryRun, Mode, WaitMode
 from applyprune.model.text import and_more, counted
 from applyprune.output.plan_text import plan_table, record_lines
 from applyprune.output.progress import LiveDisplay
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.approval import changes_anything, is_blocked, needed_consent
+from applyprune.planning.approval import PlanFiles, changes_anything, is_blocked, needed_consent
 from applyprune.planning.between_sets import SetInput, between_sets
 from applyprune.sources import Input
+from applyprune.sources.plan_files import refuse_unwritable, write_plan
+from applyprune.sources.tree import shown_path
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -51,13 +56,11 @@ if TYPE_CHECKING:
     from applyprune.cli.target import ClusterTarget
     from applyprune.engine.ports import Cancellation
     from applyprune.model.events import Event
-    from applyprune.model.fate import Outcome
-    from applyprune.model.identity import SetKey
     from applyprune.model.options import Options
     from applyprune.model.plan import Plan
     from applyprune.model.problem import Problem
     from applyprune.output.terminal import Terminal
-    from applyprune.planning.approval import Consent
+    from applyprune.planning.approval import Consent, PlanFile
     from applyprune.planning.world import CommandSets
 
 _SHOWN = 5
@@ -71,6 +74,8 @@ class ManySets(Struct, frozen=True):
     """Those that the command is about."""
     cluster_target: ClusterTarget
     """The cluster of all of them, with the conditions of each."""
+    plans: Mapping[SetKey, PlanFile] | None = None
+    """The plan that each is bound to; None for whatever they plan themselves."""
 
     @property
     def keys(self) -> Sequence[SetKey]:
@@ -84,20 +89,40 @@ def many_sets(
     since: str | None,
     cluster_target: ClusterTarget,
     reporting: Reporting,
+    plans: PlanFiles | None = None,
 ) -> ManySets:
-    """Return the sets of a call; raise all that is wrong with their files."""
+    """Return the sets of a call; raise all that is wrong with their files.
+
+    Of ``plans``, only those sets are meant that have one.
+    """
     calls = sets_of_call(ctx, folder, namespace_of(cluster_target), reporting)
     found = concerned_by(calls, folder, since) if since else ConcernedSets(calls.sets)
+    bound = None if plans is None else _plans_of(plans, calls)
+    if bound is not None:
+        found = replace(found, sets=[one for one in found.sets if one.found.key in bound])
     conditions = [one for call in found.sets for one in call.values["cluster_target"].conditions]
     target = replace(
         cluster_target, context=calls.context, conditions=tuple(dict.fromkeys(conditions))
     )
-    return ManySets(calls, found, target)
+    return ManySets(calls, found, target, bound)
+
+
+def _plans_of(plans: PlanFiles, calls: SetCalls) -> Mapping[SetKey, PlanFile]:
+    """Return the plan of each set; raise UsageError for plans of sets that are not there."""
+    found = {SetKey(one.namespace, one.name): one for one in plans.files}
+    if lost := [str(key) for key in found.keys() - {one.found.key for one in calls.sets}]:
+        raise UsageError(
+            f"the plan has sets that are not below {plans.folder}: {and_more(lost, _SHOWN)}",
+            hint="Run this in the folder in which the plan was made, and make it again if sets "
+            "have gone.",
+        )
+    return found
 
 
 def look_at_many(
     many: ManySets,
     looking: Callable[..., Options],
+    output: PlansOutput | None = None,
     *,
     differs: bool,
     drift_only: bool = False,
@@ -113,7 +138,7 @@ def look_at_many(
         return options
 
     ended = partial(with_exit_code, drift_only=drift_only) if differs else None
-    return run_many(many, options_of, ended=ended)
+    return run_many(many, options_of, ended=ended, output=output)
 
 
 def apply_many(many: ManySets, reporting: Reporting, *, yes: bool) -> int:
@@ -124,7 +149,8 @@ def apply_many(many: ManySets, reporting: Reporting, *, yes: bool) -> int:
 
     def options_of(call: SetCall) -> Options:
         options: Options = call.values["options"]
-        return replace(options, mode=Mode.APPLY, check=call.values["check"])
+        check = call.values["check"] and many.plans is None
+        return replace(options, mode=Mode.APPLY, check=check)
 
     def events() -> Iterator[Event]:
         is_dry = any(options_of(one).dry_run is not DryRun.OFF for one in many.concerned.sets)
@@ -193,6 +219,7 @@ def run_many(
     *,
     agreed: Mapping[SetKey, Consent] | None = None,
     ended: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
+    output: PlansOutput | None = None,
 ) -> Iterator[Event]:
     """Run all sets, and yield the events of each, and one end for all of them.
 
@@ -200,6 +227,8 @@ def run_many(
     for each; None if nobody was asked. ``ended`` changes how the events of a set end.
     """
     began = time.monotonic()
+    if output is not None:
+        refuse_unwritable(output.path)
     yield from map(WarningRaised, many.concerned.notes)
     with open_session(many.cluster_target) as session:
         order = many.calls.order
@@ -213,7 +242,8 @@ def run_many(
                 # What others depend on must be ready, too.
                 options = replace(options, wait=replace(options.wait, mode=WaitMode.ALL))
             consent = None if agreed is None else agreed.get(key, frozenset())
-            runs[key] = _Run(call, options, session, consent, ended)
+            plan = None if many.plans is None else many.plans[key]
+            runs[key] = _Run(call, options, session, consent, ended, plan)
         between = between_sets(
             SetInput(key, one.given, one.options)
             for key, one in runs.items()
@@ -230,6 +260,8 @@ def run_many(
             is_dry=all(one.options.dry_run is not DryRun.OFF for one in runs.values()),
         )
         yield from session.reported(every.events())
+        if output is not None:
+            output.write([(one.plan, one.options, key) for key, one in runs.items()], session)
         yield _end(every.finished, session.stop, time.monotonic() - began)
 
 
@@ -243,8 +275,12 @@ class _Run:
         session: Session,
         agreed: Consent | None,
         ended: Callable[[Iterator[Event]], Iterator[Event]] | None,
+        bound: PlanFile | None,
     ) -> None:
         self.call, self.options = call, options
+        self.plan: Plan | None = None
+        """What the run has planned, if all of it can be done."""
+        self._bound = bound
         self.errors: list[ApplypruneError] = []
         self.given: Input | None = None
         self._session, self._agreed, self._ended = session, agreed, ended
@@ -265,11 +301,16 @@ class _Run:
         raise_all(self.errors)
         given, key, session = self.given or Input(), self.call.found.key, self._session
         applyset = ApplySet(key.name, key.namespace, cluster=session.cluster)
-        events = applyset.iter_run_among(given, self.options, command, session.stop)
+        events = applyset.iter_run_among(
+            given, self.options, command, session.stop, plan=self._bound
+        )
         try:
             for event in with_rights(events, applyset.identity, given):
                 if isinstance(event, Planned):
+                    self.plan = event.plan
                     self._refuse_more(event.plan, key)
+                elif isinstance(event, Finished) and event.counts.get(Outcome.FAILED):
+                    self.plan = None
                 yield event
         except ApplypruneError as error:
             add_advice(error, applyset.identity, session.cluster)
@@ -285,6 +326,38 @@ class _Run:
                 reason="the cluster has changed since the question",
                 hint="Nothing of this set was changed. Run the same command again.",
             )
+
+
+class PlansOutput(Struct, frozen=True):
+    """The plan file of all sets that one call writes."""
+
+    reporting: Reporting
+    folder: str
+    path: str
+    expires_in: float
+    """Seconds."""
+
+    def write(self, plans: Sequence[tuple[Plan | None, Options, SetKey]], session: Session) -> None:
+        """Write the file, if the plan of each set can be applied or approved."""
+        files = []
+        for plan, options, key in plans:
+            if plan is None:
+                self._say(f"was not written: the plan of the set {key} cannot be applied")
+                return
+            applyset = ApplySet(key.name, key.namespace, cluster=session.cluster)
+            files.append(
+                applyset.plan_file(
+                    plan, options=options.apply, prune=options.prune, expires_in=self.expires_in
+                )
+            )
+        write_plan(self.path, PlanFiles(self.folder, tuple(files)))
+        if files:
+            until = files[0].expires.strftime("%Y-%m-%d %H:%M UTC")
+            self._say(f"was written: the plans are valid until {until}")
+
+    def _say(self, text: str) -> None:
+        if not self.reporting.quiet:
+            self.reporting.terminal.err(f"{shown_path(self.path)} {text}")
 
 
 def _end(finished: Mapping[SetKey, Finished], stop: Cancellation, elapsed: float) -> Finished:

@@ -112,17 +112,23 @@ def apply(
             "--check and --plan exclude each other",
             reason="the plan was checked when it was made, and must still be the same",
         )
-    if all_in is not None:
+    plan = plans = None
+    if plan_path is not None:
+        from applyprune.planning.approval import PlanFiles
+        from applyprune.sources.plan_files import read_plans
+
+        found = read_plans(plan_path)
+        plan, plans = (None, found) if isinstance(found, PlanFiles) else (found, None)
+    if all_in is not None or plans is not None:
         from applyprune.cli.many_runs import apply_many, many_sets
 
         ctx = click.get_current_context()
-        many = many_sets(ctx, all_in, changed_since, cluster_target, reporting)
+        if plans is None and plan is not None:
+            raise UsageError(f"{plan_path} is the plan of one set", hint="Leave out --all-in.")
+        folder = all_in or (plans.folder if plans else "")
+        many = many_sets(ctx, folder, changed_since, cluster_target, reporting, plans)
         return apply_many(many, reporting, yes=yes)
-    plan = None
-    if plan_path is not None:
-        from applyprune.sources.plan_files import read_plan
-
-        plan = read_plan(plan_path)
+    if plan is not None and plan_path is not None:
         paths = paths.or_of(plan)
         # Only the command line itself says otherwise, and is refused then.
         if not is_given("name"):
@@ -346,19 +352,21 @@ def plan(
 
     shown = replace(reporting, digests=out is not None).with_text("plan")
     if all_in is not None:
-        from applyprune.cli.many_runs import look_at_many, many_sets
+        from applyprune.cli.many_runs import PlansOutput, look_at_many, many_sets
 
         ctx = click.get_current_context()
         many = many_sets(ctx, all_in, changed_since, cluster_target, reporting)
-        return shown.print_events(look_at_many(many, looking, differs=exits_with_1))
+        output = None if out is None else PlansOutput(reporting, all_in, out, expires_in)
+        events = look_at_many(many, looking, output, differs=exits_with_1)
+        return shown.print_events(events)
     if name is None:
         raise no_set_given()
     options = looking(options, check=check)
-    output = (
+    watcher = (
         PlanOutput(reporting, name, paths.recorded, out, expires_in) if out is not None else None
     )
     cluster_target = _also_at(cluster_target, paths)
-    events = run_set(cluster_target, name, input_reader(paths), options, output)
+    events = run_set(cluster_target, name, input_reader(paths), options, watcher)
     if exits_with_1:
         events = with_exit_code(events, drift_only=False)
     return shown.print_events(events)

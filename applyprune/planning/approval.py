@@ -445,8 +445,10 @@ def refuse_other_inventory(file: PlanFile, inventory: Inventory) -> None:
 
 _VERSION = 1
 SCHEMA = f"applyprune.dev/plan/v{_VERSION}"
+SCHEMA_OF_MANY = "applyprune.dev/plans/v1"
 LARGEST = 32 * 1024 * 1024
 """The most bytes that a plan file may have: about 150,000 objects."""
+_HEAD_OF_MANY = pattern(rb'\{"schema":"applyprune\.dev/plans/v1"')
 _HEAD = pattern(rb'\{"schema":"applyprune\.dev/plan/v(\d{1,9})"')
 _LONGEST_REASON = 200
 T = TypeVar("T")
@@ -454,7 +456,50 @@ T = TypeVar("T")
 
 def is_plan_file(data: bytes) -> bool:
     """Return whether this is the beginning of a plan file of any version."""
-    return _HEAD.match(data) is not None
+    return (_HEAD.match(data) or _HEAD_OF_MANY.match(data)) is not None
+
+
+class PlanFiles(Struct, frozen=True):
+    """The plans of many sets, in one file."""
+
+    folder: str
+    """The folder of the sets, as the command line named it."""
+    files: tuple[PlanFile, ...]
+
+
+def encode_plan_files(plans: PlanFiles) -> bytes:
+    """Return the plans of many sets as JSON; each of them is as in a file of its own."""
+    each = b",\n".join(encode_plan_file(one).rstrip() for one in plans.files)
+    content = f'"folder":{_json(plans.folder)},\n"plans":[\n'.encode() + each + b"\n]}\n"
+    return _first_line(_checksum(content), SCHEMA_OF_MANY) + content
+
+
+def decode_plan_files(data: bytes, *, source: str) -> PlanFiles | PlanFile:
+    """Return the plan in the content of a file, or the plans of many sets.
+
+    Raises UsageError if it is not exactly as it was written. ``source`` is the path of the file.
+    """
+    if _HEAD_OF_MANY.match(data) is None:
+        return decode_plan_file(data, source=source)
+    first, end, content = data.partition(b"\n")
+    if first + end != _first_line(_checksum(content), SCHEMA_OF_MANY):
+        raise _invalid(source, "was changed or cut off after it was written")
+    head, _, rest = content.partition(b',\n"plans":[\n')
+    try:
+        folder = _typed(str, json.loads(b"{" + head + b"}")["folder"])
+        files = [decode_plan_file(one, source=source) for one in _plans_in(rest.decode())]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise _invalid(source, "is not a valid plan file", reason=str(error)) from error
+    return PlanFiles(folder, tuple(files))
+
+
+def _plans_in(text: str) -> Iterator[bytes]:
+    """Yield each plan of a list, as it was written."""
+    decoder, at = json.JSONDecoder(), 0
+    while text[at] == "{":
+        _, end = decoder.raw_decode(text, at)
+        yield f"{text[at:end]}\n".encode()
+        at = end + len(",\n" if text[end] == "," else "\n")
 
 
 def encode_plan_file(file: PlanFile) -> bytes:
@@ -499,8 +544,8 @@ def _invalid(source: str, message: str, *, reason: str = "") -> UsageError:
     return UsageError(f"the file {message}", location=source, reason=reason, hint=hint)
 
 
-def _first_line(checksum: str) -> bytes:
-    return f'{{"schema":"{SCHEMA}","checksum":"{checksum}",\n'.encode()
+def _first_line(checksum: str, schema: str = SCHEMA) -> bytes:
+    return f'{{"schema":"{schema}","checksum":"{checksum}",\n'.encode()
 
 
 def _file_in(raw: Mapping[str, Any]) -> PlanFile:
@@ -694,7 +739,7 @@ def _is_rest(
     live = step.live
     match now.fate:
         case Fate.REMOVE_FROM_INVENTORY:
-            return shown.fate in {Fate.PRUNE, Fate.ORPHAN}
+            return shown.fate in {Fate.PRUNE, Fate.ORPHAN, Fate.REMOVE_FROM_INVENTORY}
         case Fate.PRUNE:
             is_going = live is not None and live.terminating
             return shown.fate is Fate.PRUNE and now.uid == shown.uid and is_going

@@ -30,7 +30,7 @@ from applyprune.model.live import (
     Resource,
     Unknown,
 )
-from applyprune.model.options import Approval, Mode, PruneAlso
+from applyprune.model.options import Approval, DryRun, Mode, PruneAlso
 from applyprune.model.plan import Cause, Desired, Removals, RemoveStep
 from applyprune.model.problem import IgnoredManifest, Problem
 from applyprune.model.text import and_more
@@ -497,7 +497,10 @@ class _Removal(Struct, frozen=True):
         # guard: claimed-stays never
         if others and step.fate in {Fate.PRUNE, Fate.ORPHAN, Fate.REFUSE}:
             reason = f"it moves to the set {and_more(list(map(str, others)), _SHOWN)}"
-            return self._step(Fate.LEAVE, reason, Cause.MOVES)
+            # Until that set has it, it stays listed here.
+            is_dry = self.world.options.dry_run is not DryRun.OFF
+            fate = Fate.REMOVE_FROM_INVENTORY if is_dry else Fate.LEAVE
+            return self._step(fate, reason, Cause.MOVES)
         return step
 
     def _step_of_existing(self) -> RemoveStep:

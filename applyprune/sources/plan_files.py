@@ -12,8 +12,10 @@ from applyprune.errors import UsageError
 from applyprune.planning.approval import (
     LARGEST,
     PlanFile,
-    decode_plan_file,
+    PlanFiles,
+    decode_plan_files,
     encode_plan_file,
+    encode_plan_files,
     is_plan_file,
 )
 from applyprune.sources.moment import without_waiting
@@ -23,9 +25,21 @@ from applyprune.sources.tree import shown_path
 def read_plan(path: str | os.PathLike[str]) -> PlanFile:
     """Return the plan in a file.
 
-    Raises UsageError for anything but a plain file, for a file that is too large, and for a content
-    that is not exactly as it was written.
+    Raises UsageError for anything but a plain file, for a file that is too large, for a content
+    that is not exactly as it was written, and for the plans of many sets.
     """
+    found = read_plans(path)
+    if isinstance(found, PlanFiles):
+        raise UsageError(
+            "the file has the plans of many sets",
+            location=shown_path(os.fspath(path)),
+            hint="Give it to `applyprune apply --plan`.",
+        )
+    return found
+
+
+def read_plans(path: str | os.PathLike[str]) -> PlanFile | PlanFiles:
+    """Return the plan in a file, or those of many sets; raise UsageError as ``read_plan`` does."""
     shown = shown_path(os.fspath(path))
     if not shown:
         raise _unreadable(shown, ValueError("the path is empty"))
@@ -47,14 +61,14 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
     if len(data) > LARGEST:
         reason = f"it has more than {LARGEST // 2**20} MiB"
         raise UsageError("the plan file is too large", location=shown, reason=reason)
-    return decode_plan_file(data, source=shown)
+    return decode_plan_files(data, source=shown)
 
 
 def _unreadable(shown: str, error: Exception) -> UsageError:
     return UsageError("the plan file cannot be read", location=shown, reason=_reason(error))
 
 
-def write_plan(path: str | os.PathLike[str], file: PlanFile) -> None:
+def write_plan(path: str | os.PathLike[str], file: PlanFile | PlanFiles) -> None:
     """Write a plan file, whole or not at all, that only its owner may read.
 
     It replaces an earlier plan file, and no other file. Raises UsageError if it cannot be written.
@@ -67,7 +81,11 @@ def write_plan(path: str | os.PathLike[str], file: PlanFile) -> None:
                 dir=target.parent, prefix=".applyprune-plan-", delete=False
             ) as fresh:
                 unless_moved.callback(Path(fresh.name).unlink)
-                fresh.write(encode_plan_file(file))
+                fresh.write(
+                    encode_plan_files(file)
+                    if isinstance(file, PlanFiles)
+                    else encode_plan_file(file)
+                )
                 fresh.flush()
                 os.fsync(fresh.fileno())
             Path(fresh.name).replace(target)
