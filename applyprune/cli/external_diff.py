@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import RunFailed, UsageError
-from applyprune.model.events import Finished, ObjectDiff
+from applyprune.model.events import Finished, ObjectDiff, SetEvent
 from applyprune.model.object_yaml import as_yaml
 from applyprune.values import pattern
 
@@ -33,10 +33,11 @@ def with_external_diff(events: Iterable[Event], text: str) -> Iterator[Event]:
     command = _command(text)
     with TemporaryDirectory(prefix="LIVE-") as live, TemporaryDirectory(prefix="MERGED-") as merged:
         for event in events:
-            if isinstance(event, ObjectDiff):
-                for folder, body in zip((live, merged), (event.before, event.after), strict=True):
+            diff = event.event if isinstance(event, SetEvent) else event
+            if isinstance(diff, ObjectDiff):
+                for folder, body in zip((live, merged), (diff.before, diff.after), strict=True):
                     if body is not None:
-                        _write(Path(folder), event, body)
+                        _write(Path(folder), diff, body)
             if isinstance(event, Finished):
                 _run_program([*command, live, merged])
             yield event

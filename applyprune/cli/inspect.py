@@ -15,6 +15,7 @@ from applyprune.cli.options import (
     FAIL_FAST,
     INPUT,
     LIST_OUTPUT,
+    MANY,
     NAMES,
     OPTIONAL_NAME,
     OUTPUT,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.api.sets import ApplySet
+    from applyprune.cli.many_runs import ManySets
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.session import InputPaths, Session
     from applyprune.cli.target import ClusterTarget
@@ -113,6 +115,7 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
 
 @command(
     NAMES,
+    MANY,
     CLUSTER,
     OUTPUT,
     ALL_NAMESPACES.but(help="Show the sets of all namespaces."),
@@ -162,6 +165,8 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
 )
 def status(
     names: tuple[str, ...],
+    all_in: str | None,
+    changed_since: str | None,
     cluster_target: ClusterTarget,
     reporting: Reporting,
     status_options: StatusOptions,
@@ -186,16 +191,20 @@ def status(
       applyprune status web --drift=values
       applyprune status web shop
       applyprune status -A
+      applyprune status --all-in deploy/prod --drift
       applyprune status web --wait --timeout 2m
       applyprune status web --wait=deleted
       applyprune status web --exit-code -q            # for a nightly job
     """
     if all_namespaces and is_given("names"):
         raise UsageError("-A shows all sets: give either -A or NAME")
-    names = () if all_namespaces else names
-    if not (names or all_namespaces):
+    if all_namespaces and all_in is not None:
+        raise UsageError("-A shows all sets: give either -A or --all-in")
+    is_many = all_namespaces or all_in is not None
+    names = () if is_many else names
+    if not (names or is_many):
         raise no_set_given()
-    if status_options.watch and (all_namespaces or len(names) > 1):
+    if status_options.watch and (is_many or len(names) > 1):
         raise UsageError("--watch follows a single set", hint="Give one NAME.")
     if wait == "deleted" and status_options.watch:
         raise UsageError("--wait=deleted excludes --watch")
@@ -208,7 +217,22 @@ def status(
     )
     if status_options.drift:
         reporting = reporting.with_text("drift")
+    if all_in is not None:
+        from applyprune.cli.many_runs import many_sets
+
+        ctx = click.get_current_context()
+        many = many_sets(ctx, all_in, changed_since, cluster_target, reporting)
+        return reporting.print_events(_of_many(many, status_options))
     return reporting.print_events(_events(cluster_target, names, status_options))
+
+
+def _of_many(many: ManySets, status_options: StatusOptions) -> Iterator[Event]:
+    from applyprune.cli.session import open_session
+
+    yield from map(WarningRaised, many.concerned.notes)
+    with open_session(many.cluster_target) as session:
+        sets = [session.applyset(key.name, key.namespace) for key in many.keys]
+        yield from _each(sets, status_options, session)
 
 
 def _events(
