@@ -574,6 +574,11 @@ class ClusterConnection:
         """Close the connection."""
         self.close()
 
+    def remember_kinds(self) -> None:
+        """Ask the server once what it serves, for many runs; raise AccessError."""
+        self.client = self.client.remembering()
+        self.client.resource_map()
+
     def new_run(self, applyset: ApplySetIdentity) -> tuple[KubernetesClient, ConfigMapStore]:
         """Return a client and a store for one run, whose ID is in each of their requests."""
         client = self.client.for_run()

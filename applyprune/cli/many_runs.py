@@ -259,6 +259,7 @@ def run_many(
             many.concerned.removed,
             is_dry=all(one.options.dry_run is not DryRun.OFF for one in runs.values()),
         )
+        session.cluster.remember_kinds()
         yield from session.reported(every.events())
         if output is not None:
             output.write([(one.plan, one.options, key) for key, one in runs.items()], session)
@@ -311,6 +312,7 @@ class _Run:
                     self._refuse_more(event.plan, key)
                 elif isinstance(event, Finished) and event.counts.get(Outcome.FAILED):
                     self.plan = None
+                    session.cluster.client.forget()
                 yield event
         except ApplypruneError as error:
             add_advice(error, applyset.identity, session.cluster)

@@ -173,6 +173,12 @@ class KubernetesClient:
         other._user, other._registry = user, self
         return other
 
+    def remembering(self) -> Self:
+        """Return the same client; it remembers what the server serves, for many runs."""
+        other = self._under(self._terms, self.run)
+        other._memory = Memory()  # noqa: SLF001
+        return other
+
     def forget(self) -> None:
         """Forget the kinds and their schemas: something has failed, perhaps for that reason."""
         if self._memory is not None:
