@@ -22,6 +22,7 @@ from applyprune.cluster.access import ClusterAccess, cluster_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.cluster.shared_reads import SharedReads
 from applyprune.cluster.transport import Transport
 from applyprune.engine.context import RunRequest
 from applyprune.engine.plan_stage import explain
@@ -322,12 +323,14 @@ class ApplySet:
         cancellation: Cancellation,
         *,
         plan: PlanFile | None = None,
+        reads: SharedReads | None = None,
     ) -> Iterator[Event]:
         """Do what ``iter_run`` does as one of several sets, which exchange objects.
 
-        What does not answer is not reported: it is the same for all of them.
+        ``reads`` is what their runs read together. What does not answer is not reported: it is the
+        same for all of them.
         """
-        events = self._run(given, _valid(options), cancellation, command, plan=plan)
+        events = self._run(given, _valid(options), cancellation, command, plan=plan, reads=reads)
         return with_excerpt(events, given)
 
     def _run(
@@ -338,6 +341,7 @@ class ApplySet:
         command: CommandSets,
         *,
         plan: PlanFile | None,
+        reads: SharedReads | None = None,
     ) -> Iterator[Event]:
         if options.actor == Actor():
             options = replace(options, actor=self.actor)
@@ -352,7 +356,7 @@ class ApplySet:
             command=command,
             source=given.source,
         )
-        return run(request, *self.cluster.new_run(self.identity), stop)
+        return run(request, *self.cluster.new_run(self.identity, reads), stop)
 
     def status(
         self,
@@ -579,9 +583,13 @@ class ClusterConnection:
         self.client = self.client.remembering()
         self.client.resource_map()
 
-    def new_run(self, applyset: ApplySetIdentity) -> tuple[KubernetesClient, ConfigMapStore]:
+    def new_run(
+        self, applyset: ApplySetIdentity, reads: SharedReads | None = None
+    ) -> tuple[KubernetesClient, ConfigMapStore]:
         """Return a client and a store for one run, whose ID is in each of their requests."""
         client = self.client.for_run()
+        if reads is not None:
+            client = client.sharing(reads)
         return client, ConfigMapStore(client, applyset)
 
     def iter_belonging(self, name: str) -> Iterator[Event]:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from contextlib import closing
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ from applyprune.cli.many_sets import ConcernedSets, concerned_by, sets_of_call
 from applyprune.cli.options import Ask
 from applyprune.cli.reporting import with_finished
 from applyprune.cli.session import input_reader, namespace_of, open_session
+from applyprune.cluster.shared_reads import MOST, SharedReads
 from applyprune.engine.set_runs import SetRun, SetRuns
 from applyprune.errors import (
     ApplypruneError,
@@ -233,7 +235,7 @@ def run_many(
     with open_session(many.cluster_target) as session:
         order = many.calls.order
         needed = {need for key in many.keys for need in order.needs.get(key, ())}
-        runs = {}
+        runs, reads = {}, _Reads(session)
         for call in many.concerned.sets:
             session.stop.check(is_unchanged=True)
             key = call.found.key
@@ -243,7 +245,7 @@ def run_many(
                 options = replace(options, wait=replace(options.wait, mode=WaitMode.ALL))
             consent = None if agreed is None else agreed.get(key, frozenset())
             plan = None if many.plans is None else many.plans[key]
-            runs[key] = _Run(call, options, session, consent, ended, plan)
+            runs[key] = _Run(call, options, session, consent, ended, plan, reads)
         between = between_sets(
             SetInput(key, one.given, one.options)
             for key, one in runs.items()
@@ -266,6 +268,27 @@ def run_many(
         yield _end(every.finished, session.stop, time.monotonic() - began)
 
 
+class _Reads:
+    """What runs that begin at about the same time read together; thread-safe."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = Lock()
+        self._shared: SharedReads | None = None
+        self._left: set[SetKey] = set()
+
+    def of(self, upcoming: Sequence[SetKey]) -> SharedReads:
+        """Return the reads for the first of these sets; the others begin soon, and share them."""
+        key = upcoming[0]
+        with self._lock:
+            if self._shared is None or key not in self._left or not self._shared.is_fresh:
+                sets = [ApplySetIdentity(one.name, one.namespace) for one in upcoming[:MOST]]
+                self._shared = SharedReads(self._session.cluster.client, sets)
+                self._left = set(upcoming[:MOST])
+            self._left.remove(key)
+            return self._shared
+
+
 class _Run:
     """One of the sets: its input, which is read at once, and its runs."""
 
@@ -277,6 +300,7 @@ class _Run:
         agreed: Consent | None,
         ended: Callable[[Iterator[Event]], Iterator[Event]] | None,
         bound: PlanFile | None,
+        reads: _Reads,
     ) -> None:
         self.call, self.options = call, options
         self.plan: Plan | None = None
@@ -284,6 +308,7 @@ class _Run:
         self._bound = bound
         self.errors: list[ApplypruneError] = []
         self.given: Input | None = None
+        self._reads = reads
         self._session, self._agreed, self._ended = session, agreed, ended
         self._warnings: list[Problem] = []
         try:
@@ -291,19 +316,19 @@ class _Run:
         except ApplypruneError as error:
             self.errors.append(error)
 
-    def events(self, command: CommandSets) -> Iterator[Event]:
+    def events(self, command: CommandSets, upcoming: Sequence[SetKey]) -> Iterator[Event]:
         """Yield the events of one run; an error is the last but one."""
-        events = self._checked(command)
+        events = self._checked(command, self._reads.of(upcoming))
         return with_finished(events if self._ended is None else self._ended(events))
 
-    def _checked(self, command: CommandSets) -> Iterator[Event]:
+    def _checked(self, command: CommandSets, reads: SharedReads) -> Iterator[Event]:
         """Yield the events of a run that does no more than somebody has agreed to."""
         yield from map(WarningRaised, self._warnings)
         raise_all(self.errors)
         given, key, session = self.given or Input(), self.call.found.key, self._session
         applyset = ApplySet(key.name, key.namespace, cluster=session.cluster)
         events = applyset.iter_run_among(
-            given, self.options, command, session.stop, plan=self._bound
+            given, self.options, command, session.stop, plan=self._bound, reads=reads
         )
         try:
             for event in with_rights(events, applyset.identity, given):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from datetime import timedelta
@@ -77,6 +77,7 @@ from applyprune.errors import (
 from applyprune.model.identity import Ref
 from applyprune.model.live import (
     API_SERVICES,
+    CONFIG_MAPS,
     DEFINITIONS,
     NAMESPACES,
     Absent,
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeVar
 
+    from applyprune.cluster.shared_reads import SharedReads
     from applyprune.planning.secrets import KnownSecrets
 
     _Read = TypeVar("_Read")
@@ -158,6 +160,7 @@ class KubernetesClient:
         """The context of the kubeconfig; empty if unknown."""
         self._cache = cache
         self._memory = memory
+        self._shared: SharedReads | None = None
         self._user = ""
         self._registry: KubernetesClient | None = None
         self._known = _KnownServers()
@@ -177,6 +180,12 @@ class KubernetesClient:
         """Return the same client; it remembers what the server serves, for many runs."""
         other = self._under(self._terms, self.run)
         other._memory = Memory()  # noqa: SLF001
+        return other
+
+    def sharing(self, reads: SharedReads) -> Self:
+        """Return the same client; it gets from ``reads`` what several runs have read together."""
+        other = self._under(self._terms, self.run)
+        other._shared = reads  # noqa: SLF001
         return other
 
     def forget(self) -> None:
@@ -380,6 +389,10 @@ class KubernetesClient:
 
         With ``remembered``, a refusal for the whole cluster counts for some minutes.
         """
+        if self._shared is not None and not namespace:
+            shared = self._shared.objects(resource, selector, full=full)
+            if shared is not None:
+                return shared
         refusal = None
         # guard: search-asks-again -> resource.namespaced and not namespace
         if remembered and resource.namespaced and not namespace:
@@ -398,6 +411,22 @@ class KubernetesClient:
             if refusal is not None:
                 _write_refusal(refusal, error.message)
             raise
+
+    def list_among(
+        self, resource: Resource, key: str, values: Collection[str], *, full: bool = False
+    ) -> Sequence[LiveObject]:
+        """Return all objects of a resource whose label has one of some values; never a part."""
+        wanted = Selection("", key, "", full, frozenset(values))
+
+        def listed(served: Resource) -> Sequence[LiveObject]:
+            return _paged_list(self._transport, served, wanted)[0]
+
+        return self._in_served_version(resource, listed)
+
+    def inventory(self, ref: Ref, *, timeout: float | None = None) -> LiveObject:
+        """Return the ConfigMap of an inventory in full; raises NotFound when it does not exist."""
+        shared = None if self._shared is None else self._shared.inventory(ref)
+        return shared or self.get(CONFIG_MAPS, ref, full=True, timeout=timeout)
 
     def _refusal(self, resource: Resource) -> Path | None:
         """Return the file with the refusal of a list; all processes that share the cache see it."""
@@ -773,7 +802,7 @@ def _pages(
     selector, name, full = wanted.selector, wanted.name, wanted.full
     token = ""
     while True:
-        query = (("limit", str(page)), *selection(selector, name))
+        query = (("limit", str(page)), *selection(selector, name, wanted.among))
         request = for_page(
             resource,
             wanted.namespace,
@@ -815,6 +844,8 @@ def _selected(
             raise invalid_response(what, "an item is not JSON") from None
         labels = mapping(field(item, "metadata", "labels"))
         if not matches(labels, wanted.selector):
+            continue
+        if wanted.among and labels[wanted.selector] not in wanted.among:
             continue
         live = live_object(resource, item, full=wanted.full)
         if live is not None and wanted.name in {"", live.ref.name}:

@@ -411,7 +411,7 @@ class ConfigMapStore:
     def _live(self, within: float | None = None) -> LiveObject | None:
         ref = self._applyset.inventory
         try:
-            return self._client.get(CONFIG_MAPS, ref, full=True, timeout=within)
+            return self._client.inventory(ref, timeout=within)
         except NotFound:
             return None
 

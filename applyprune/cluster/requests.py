@@ -7,7 +7,7 @@ name, the preconditions of a delete and what may hold a Secret are right in one 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from sys import intern
 from typing import TYPE_CHECKING, Any
@@ -214,10 +214,15 @@ def for_document(
     )
 
 
-def selection(selector: str, name: str = "") -> Query:
-    """Return the parameters that select objects by label or by name; RBAC understands the name."""
+def selection(selector: str, name: str = "", among: Collection[str] = ()) -> Query:
+    """Return the parameters that select objects by label or by name; RBAC understands the name.
+
+    ``among`` are values of the label ``selector``.
+    """
     query: list[tuple[str, str]] = []
-    if selector:
+    if among:
+        query.append(("labelSelector", f"{selector} in ({','.join(sorted(among))})"))
+    elif selector:
         query.append(("labelSelector", selector))
     if name:
         query.append(("fieldSelector", f"metadata.name={name}"))

@@ -49,6 +49,8 @@ class Selection(Struct, frozen=True):
     selector: str = ""
     name: str = ""
     full: bool = True
+    among: frozenset[str] = frozenset()
+    """The values of the label ``selector``, if several are selected."""
 
 
 def matches(labels: Mapping[str, str], selector: str) -> bool:

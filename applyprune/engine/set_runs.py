@@ -53,8 +53,11 @@ class SetRun(Struct, frozen=True):
 
     input: str
     """The folder of its files."""
-    run: Callable[[CommandSets], Iterator[Event]]
-    """Runs it once. It raises no error: ErrorRaised has it, and Finished comes last."""
+    run: Callable[[CommandSets, Sequence[SetKey]], Iterator[Event]]
+    """Runs it once; the other value are the sets that begin with it, or soon.
+
+    It raises no error: ErrorRaised has it, and Finished comes last.
+    """
 
 
 class SetRuns(Struct):
@@ -186,11 +189,12 @@ class SetRuns(Struct):
         try:
             while True:
                 ended |= stops.stopped(self._failed).keys() - running
-                for key in order.startable(ended, running=running):
+                upcoming = order.startable(ended, running=running)
+                for at, key in enumerate(upcoming):
                     # guard: no-set-after-a-signal -> len(running) < SIDE_BY_SIDE
                     if len(running) < SIDE_BY_SIDE and not self.cancellation.requested:
                         running.add(key)
-                        self._begin(key, command_of(key))
+                        self._begin(key, command_of(key), upcoming[at:])
                 if not running:
                     return
                 key, item = self._queue.get()
@@ -209,10 +213,10 @@ class SetRuns(Struct):
                 key, item = self._queue.get()
                 running -= {key} if isinstance(item, _End) else set()
 
-    def _begin(self, key: SetKey, command: CommandSets) -> None:
+    def _begin(self, key: SetKey, command: CommandSets, upcoming: Sequence[SetKey]) -> None:
         def work() -> None:
             try:
-                for event in self.runs[key].run(command):
+                for event in self.runs[key].run(command, upcoming):
                     self._queue.put((key, event))
             except BaseException as error:  # noqa: BLE001 -- whoever reads the events gets it
                 self._queue.put((key, _End(error)))
