@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.session import Session
     from applyprune.cli.target import ClusterTarget
-    from applyprune.engine.ports import Cancellation
     from applyprune.model.events import Event
     from applyprune.model.options import Options
     from applyprune.model.plan import Plan
@@ -265,7 +264,7 @@ def run_many(
         yield from session.reported(every.events())
         if output is not None:
             output.write([(one.plan, one.options, key) for key, one in runs.items()], session)
-        yield _end(every.finished, session.stop, time.monotonic() - began)
+        yield _end(every, time.monotonic() - began)
 
 
 class _Reads:
@@ -387,21 +386,35 @@ class PlansOutput(Struct, frozen=True):
             self.reporting.terminal.err(f"{shown_path(self.path)} {text}")
 
 
-def _end(finished: Mapping[SetKey, Finished], stop: Cancellation, elapsed: float) -> Finished:
+def _end(every: SetRuns, elapsed: float) -> Finished:
     """Return the end of the command: the code of what failed, 3 if sets failed differently."""
     counts: Counter[Outcome] = Counter()
-    for one in finished.values():
+    for one in every.finished.values():
         counts.update(one.counts)
-    failed = [str(key) for key, one in finished.items() if one.exit_code > 1]
-    if stop.requested:
-        error: ApplypruneError = Interrupted(stop.exit_code - 128)
+    if every.cancellation.requested:
+        error = _interrupted(every)
         return Finished(dict(counts), error.exit_code, elapsed, error.problem)
-    codes = {one.exit_code for one in finished.values()}
+    codes = {one.exit_code for one in every.finished.values()}
+    failed = [str(key) for key, one in every.finished.items() if one.exit_code > 1]
     if not failed:
         return Finished(dict(counts), max(codes, default=0), elapsed)
-    error = RunFailed(
-        f"{len(failed)} of the {len(finished)} sets failed: {and_more(failed, _SHOWN)}"
-    )
+    names = and_more(failed, _SHOWN)
+    failure = RunFailed(f"{len(failed)} of the {len(every.finished)} sets failed: {names}")
     worst = codes - {0, 1}
-    code = worst.pop() if len(worst) == 1 else error.exit_code
-    return Finished(dict(counts), code, elapsed, replace(error.problem, exit_code=code))
+    code = worst.pop() if len(worst) == 1 else failure.exit_code
+    return Finished(dict(counts), code, elapsed, replace(failure.problem, exit_code=code))
+
+
+def _interrupted(every: SetRuns) -> ApplypruneError:
+    """Return the error of a command that a signal has ended, with what it has done."""
+    code = every.cancellation.exit_code
+    cut = [str(key) for key in every.begun if every.finished[key].exit_code == code]
+    parts = [
+        counted(len(every.begun) - len(cut), "set", "is", "are") + " done",
+        counted(len(every.runs) - len(every.begun), "has", "have") + " not begun",
+    ]
+    if cut:
+        parts.insert(1, f"{and_more(sorted(cut), _SHOWN)} {'was' if len(cut) == 1 else 'were'} cut")
+    error = Interrupted(code - 128)
+    error.problem = replace(error.problem, reason=", ".join(parts))
+    return error

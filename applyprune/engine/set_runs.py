@@ -74,6 +74,8 @@ class SetRuns(Struct):
     """Whether nothing is applied, so that no set has to wait for another one."""
     finished: dict[SetKey, Finished] = field(default_factory=dict)
     """The end of each set that has one."""
+    begun: set[SetKey] = field(default_factory=set)
+    """The sets that have begun."""
     _failed: set[SetKey] = field(default_factory=set)
     _queue: SimpleQueue[tuple[SetKey, _Item]] = field(default_factory=SimpleQueue)
     _error: BaseException | None = None
@@ -130,7 +132,7 @@ class SetRuns(Struct):
                 else:
                     yield from self._ended(key, first)
         for key, way in self.order.stopped(self._failed).items():
-            if key in self.runs and key not in begun:
+            if key in self.runs and key not in self.begun:
                 yield from self._not_run(key, _stopped(key, way))
 
     def _second_runs(self, order: SetOrder, held: Mapping[SetKey, _FirstRun]) -> Iterator[Event]:
@@ -194,6 +196,7 @@ class SetRuns(Struct):
                     # guard: no-set-after-a-signal -> len(running) < SIDE_BY_SIDE
                     if len(running) < SIDE_BY_SIDE and not self.cancellation.requested:
                         running.add(key)
+                        self.begun.add(key)
                         self._begin(key, command_of(key), upcoming[at:])
                 if not running:
                     return
