@@ -318,6 +318,13 @@ class ErrorRaised(Struct, frozen=True):
     problem: Problem
 
 
+class SetsBegan(Struct, frozen=True):
+    """A command over many sets began: the first event of its stream, outside of all sets."""
+
+    count: int
+    """How many sets it runs."""
+
+
 class SetEvent(Struct, frozen=True):
     """An event of one of the sets of a command; its Finished ends the set, not the command."""
 
@@ -365,6 +372,7 @@ Event: TypeAlias = (
     | OwnerFound
     | VersionReport
     | ErrorRaised
+    | SetsBegan
     | SetEvent
     | Finished
 )

@@ -38,6 +38,7 @@ from applyprune.model.events import (
     RetryReported,
     RunListed,
     SetEvent,
+    SetsBegan,
     Started,
     TreeNode,
     Waiting,
@@ -418,6 +419,7 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
         ImportEnded: "imported",
         VersionReport: "version",
         ErrorRaised: "error",
+        SetsBegan: "sets",
         Finished: "finished",
     }
 )
@@ -483,6 +485,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         ImportEnded: _keys_in("kinds left_out=leftOut path next"),
         VersionReport: _keys_in("client python platform server"),
         ErrorRaised: _keys_in("problem"),
+        SetsBegan: _keys_in("count"),
         Finished: _keys_in("counts exit_code=exitCode elapsed problem"),
         GuardResult: _keys_in("guard verdict message option lifted_by=liftedBy"),
         Consequence: _keys_in("kind ref message count refs certain"),

@@ -27,6 +27,7 @@ from applyprune.model.events import (
     ReadinessReported,
     RetryReported,
     RunListed,
+    SetsBegan,
     Started,
     Status,
     TreeNode,
@@ -172,6 +173,7 @@ _PLAN = Plan(
 )
 
 EVENTS: tuple[Event, ...] = (
+    SetsBegan(2),
     Started("run1", Mode.APPLY, "web", "home", DryRun.OFF),
     Waiting(None, "another run on the set", 1.25, 60.0),
     WarningRaised(

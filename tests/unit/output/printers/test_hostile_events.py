@@ -90,7 +90,7 @@ def test_text_only_events_have_text() -> None:
         for kind in EVENTS
         if MARK not in printed("text", filled(kind, HOSTILE), width=0)
     }
-    later = {"Started", "Planned", "InventoryWritten", "Waiting", "ObjectStuck"}
+    later = {"Started", "Planned", "InventoryWritten", "Waiting", "ObjectStuck", "SetsBegan"}
     assert silent <= later | {"ObjectDiff", "ObjectStatus", "ApplySetListed", "Explanation"}
 
 
