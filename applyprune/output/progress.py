@@ -21,11 +21,14 @@ from applyprune.model.events import (
     ObjectStuck,
     Planned,
     ReadinessReported,
+    SetEvent,
+    SetsBegan,
     Started,
     Waiting,
 )
-from applyprune.model.identity import Ref, kubectl_name
+from applyprune.model.identity import Ref, SetKey, kubectl_name
 from applyprune.model.options import DryRun, Mode
+from applyprune.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,32 +61,32 @@ class LiveDisplay:
         self._heartbeat = heartbeat
         self.terminal = terminal
         self._clock = terminal.clock
-        self._progress = RunProgress()
+        self._run = _Reported(RunProgress())
+        self._sets: SetsProgress | None = None
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._paused = False
         self._thread: threading.Thread | None = None
         self._interrupt_printed = False
-        self._last_wait = ""
-        self._last_wait_at = 0.0
-        self._told: dict[Ref, str] = {}
-        """Why an object is not ready, as a line has said it last."""
 
     def show(self, event: Event) -> None:
         """Take one event."""
         now = self._clock.now()
         with self._lock:
-            self._progress.update(event, now)
+            about = self._take(event, now)
         if isinstance(event, Finished):
             self.close()
             return
         if self._progress.began is not None and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="applyprune-live", daemon=True)
+            self._thread = threading.Thread(
+                target=self._redraw, name="applyprune-live", daemon=True
+            )
             self._thread.start()
-        if isinstance(event, ObjectStuck):
-            self._tell_stuck(event)
-        if not self.terminal.draws:
-            self._log_wait(now)
+        inner = event.event if isinstance(event, SetEvent) else event
+        if isinstance(inner, ObjectStuck):
+            self._tell_stuck(about, inner)
+        if not self.terminal.draws and not isinstance(inner, Finished):
+            self._log_wait(about, now)
 
     def close(self) -> None:
         """Stop the thread and remove the live lines."""
@@ -110,7 +113,23 @@ class LiveDisplay:
         """Show from now on that the run was interrupted."""
         self._progress.stopping = True
 
-    def _run(self) -> None:
+    @property
+    def _progress(self) -> RunProgress | SetsProgress:
+        """Return what the display shows."""
+        return self._run.progress if self._sets is None else self._sets
+
+    def _take(self, event: Event, now: float) -> _Reported:
+        """Take one event; return the run that it is about."""
+        if self._sets is None and isinstance(event, SetsBegan | SetEvent):
+            self._sets = SetsProgress(now, self._progress.stopping)
+        if isinstance(event, SetEvent) and self._sets is not None:
+            return self._sets.take(event, now)
+        if isinstance(event, SetsBegan) and self._sets is not None:
+            self._sets.count = event.count
+        self._run.progress.update(event, now)
+        return self._run
+
+    def _redraw(self) -> None:
         pause = FRAME if self.terminal.draws else min(1.0, self._heartbeat)
         while not self._clock.wait(self._ended, pause):
             self._tick(self._clock.now())
@@ -126,32 +145,32 @@ class LiveDisplay:
                 self._interrupt_printed = True
                 self.terminal.err(INTERRUPTED)
             elif now - self.terminal.last_write >= self._heartbeat:
-                ref, reason = self._progress.first
-                again = ref is not None and self._told.get(ref) == reason
-                self.terminal.err(self._progress.sentence(now, again=again))
+                about = self._run if self._sets is None else self._sets
+                self.terminal.err(about.sentence(now))
 
-    def _log_wait(self, now: float) -> None:
-        """Print in a log what the run waits for, if that has changed."""
-        waits_for, since = self._progress.waits_for(), self._progress.waits_since
-        if since is None or waits_for == self._last_wait or self._progress.is_told:
+    def _log_wait(self, about: _Reported, now: float) -> None:
+        """Print in a log what a run waits for, if that has changed."""
+        progress = about.progress
+        waits_for, since = progress.waits_for(), progress.waits_since
+        if since is None or waits_for == about.last_wait or progress.is_told:
             return
-        pause = 0.0 if self._progress.waits_for_others else LOG_INTERVAL
-        if now - since >= pause and now - self._last_wait_at >= pause:
-            self._last_wait, self._last_wait_at = waits_for, now
-            ref, reason = self._progress.first
+        pause = 0.0 if progress.waits_for_others else LOG_INTERVAL
+        if now - since >= pause and now - about.last_wait_at >= pause:
+            about.last_wait, about.last_wait_at = waits_for, now
+            ref, reason = progress.first
             if ref is not None:
-                self._told[ref] = reason
-            self.terminal.err(self._progress.sentence(now))
+                about.told[ref] = reason
+            self.terminal.err(progress.sentence(now))
 
-    def _tell_stuck(self, event: ObjectStuck) -> None:
+    def _tell_stuck(self, about: _Reported, event: ObjectStuck) -> None:
         """Print that an object is not ready for a reason that lasts, unless a line has said it.
 
         On a terminal this line stays when the live lines go.
         """
         reason = event.readiness.message
-        if self._told.get(event.ref) != reason:
-            self._told[event.ref] = reason
-            line = f"waiting: {self._progress.shown(event.ref)} is not ready"
+        if about.told.get(event.ref) != reason:
+            about.told[event.ref] = reason
+            line = f"{about.progress.of_set}waiting: {about.progress.shown(event.ref)} is not ready"
             self.terminal.err(" ".join(f"{line} ({event.elapsed:.0f} s): {reason}".split()))
 
 
@@ -168,6 +187,8 @@ class RunProgress(Struct):
 
     began: float | None = None
     stopping: bool = False
+    of_set: str = ""
+    """How a line about it begins where it is one of many: ``shop/web: ``."""
     _name: str = ""
     _namespace: str = ""
     _mode: Mode = Mode.APPLY
@@ -260,7 +281,7 @@ class RunProgress(Struct):
         wait = f"until {self.shown(ref)} is {what}" if ref else f"for {what}"
         others = f"; and {self._count - 1} more" if self._count > 1 else ""
         because = "" if again else _because(reason, ": " if ref else ", ")
-        return f"waiting {wait}{because}{others}"
+        return f"{self.of_set}waiting {wait}{because}{others}"
 
     @property
     def first(self) -> tuple[Ref | None, str]:
@@ -316,7 +337,7 @@ class RunProgress(Struct):
 
     @property
     def _subject(self) -> str:
-        return f"{self._name}: " if self._name else ""
+        return self.of_set or (f"{self._name}: " if self._name else "")
 
     @property
     def _activity(self) -> str:
@@ -346,6 +367,84 @@ class RunProgress(Struct):
         elapsed = now - self._since
         left = self._waiting.timeout - elapsed
         return f"{elapsed_text(elapsed)}, {elapsed_text(left)} left"
+
+
+class _Reported(Struct):
+    """The progress of a run, and what lines have said of its waits."""
+
+    progress: RunProgress
+    last_wait: str = ""
+    last_wait_at: float = 0.0
+    told: dict[Ref, str] = field(default_factory=dict)
+    """Why an object is not ready, as a line has said it last."""
+
+    def sentence(self, now: float) -> str:
+        """Return the progress as one line, without a reason that a line has said."""
+        ref, reason = self.progress.first
+        again = ref is not None and self.told.get(ref) == reason
+        return self.progress.sentence(now, again=again)
+
+
+class SetsProgress(Struct):
+    """The progress of a command over many sets, of which several run side by side."""
+
+    began: float
+    stopping: bool = False
+    count: int = 0
+    """How many sets there are; 0 if that is unknown."""
+    _done: int = 0
+    _running: dict[SetKey, _Reported] = field(default_factory=dict)
+
+    def take(self, event: SetEvent, now: float) -> _Reported:
+        """Take an event of a set; return the progress of the set."""
+        about = self._running.get(event.key)
+        if about is None:
+            about = _Reported(RunProgress(now, of_set=f"{event.key}: "))
+            self._running[event.key] = about
+        about.progress.update(event.event, now)
+        if isinstance(event.event, Finished):
+            del self._running[event.key]
+            self._done += 1
+        return about
+
+    def shift(self, seconds: float) -> None:
+        """Do not count the last ``seconds`` of the command."""
+        self.began += seconds
+        for about in self._running.values():
+            about.progress.shift(seconds)
+
+    def lines(self, now: float) -> list[str]:
+        """Return the lines of the live display: the bar, then the sets that run."""
+        of = self._known
+        bar = f"{_bar(self._done, of)} " if of else ""
+        shown = list(self._running.values())[:_LISTED]
+        more = len(self._running) - len(shown)
+        return [
+            f"{bar}{self._counted}  {elapsed_text(self.elapsed(now))}",
+            *([f"  {INTERRUPTED}"] if self.stopping else []),
+            *(f"  {about.progress.sentence(now)}" for about in shown),
+            *([f"  and {more} more"] if more else []),
+        ]
+
+    def sentence(self, now: float) -> str:
+        """Return the progress as one line, for a log, with that of the set that began first."""
+        first = next(iter(self._running.values()), None)
+        about = f"; {first.sentence(now)}" if first is not None else ""
+        others = len(self._running) - 1
+        more = f"; and {counted(others, 'more set')}" if others > 0 else ""
+        return f"{self._counted} ({elapsed_text(self.elapsed(now))}){about}{more}"
+
+    def elapsed(self, now: float) -> float:
+        """Return the seconds since the command began."""
+        return now - self.began
+
+    @property
+    def _known(self) -> int:
+        return max(self.count, self._done + len(self._running))
+
+    @property
+    def _counted(self) -> str:
+        return f"{self._done} of {counted(self._known, 'set')} done"
 
 
 _BAR = 16
