@@ -200,6 +200,7 @@ class Reporting(Struct, frozen=True, dict=True):
             verbose=self.verbose,
             wide=self.wide,
             digests=self.digests,
+            joined=terminal.joined,
             redraw=terminal.redraw if terminal.out_is_screen else None,
         )
 

@@ -29,9 +29,13 @@ if TYPE_CHECKING:
 
 def target_line(started: Started) -> str:
     """Return the set and the cluster: ``web in namespace shop, context prod (https://…)``."""
+    return f"{started.name} in namespace {started.namespace}, {cluster_line(started)}"
+
+
+def cluster_line(started: Started) -> str:
+    """Return the cluster: ``context prod (https://…)``; empty if it is unknown."""
     context = styled(started.context, Colour.BOLD)
-    place = f"context {context} ({started.server})" if context else started.server
-    return f"{started.name} in namespace {started.namespace}, {place}"
+    return f"context {context} ({started.server})" if context else started.server
 
 
 FATE_ORDER = (
@@ -263,24 +267,45 @@ def plan_counts(
 
     To adopt an object is an update as well, but counts only once.
     """
-    adopted = sum(step.fate is Fate.ADOPT for step in plan.applies) if plan is not None else 0
-    adopted = min(adopted, counts.get(Outcome.UPDATED, 0))
+    return task_counts(counts, adoptions(plan), mode)
+
+
+class Adoptions(Struct, frozen=True):
+    """What a plan adopts, or what the plans of several sets do."""
+
+    count: int = 0
+    changed: int | None = 0
+    """How many of these change; None if that is unknown."""
+
+    def __add__(self, other: Adoptions) -> Adoptions:
+        """Return what both adopt."""
+        is_known = self.changed is not None and other.changed is not None
+        changed = (self.changed or 0) + (other.changed or 0) if is_known else None
+        return Adoptions(self.count + other.count, changed)
+
+
+def adoptions(plan: Plan | None) -> Adoptions:
+    """Return what a plan adopts; nothing without a plan."""
+    steps = [step for step in plan.applies if step.fate is Fate.ADOPT] if plan is not None else []
+    if any(step.alters is None for step in steps):
+        return Adoptions(len(steps), None)
+    return Adoptions(len(steps), sum(step.alters is True for step in steps))
+
+
+def task_counts(
+    counts: Mapping[Outcome, int], adopts: Adoptions, mode: Mode = Mode.APPLY
+) -> Mapping[str, int]:
+    """Return the same with what is adopted, which the plans of several sets may do."""
+    adopted = min(adopts.count, counts.get(Outcome.UPDATED, 0))
+    words = "to adopt" if adopts.changed is None else f"to adopt, {adopts.changed} changed"
     found: dict[str, int] = {}
     for outcome in sorted(Outcome, key=lambda one: one.task == one.text):
         task = words_of(outcome.task, mode)
         found[task] = found.get(task, 0) + counts.get(outcome, 0)
         if outcome is Outcome.UPDATED:
             found[task] -= adopted
-            found[_adoption_words(plan)] = adopted
+            found[words] = adopted
     return {words: count for words, count in found.items() if count}
-
-
-def _adoption_words(plan: Plan | None) -> str:
-    """Return the words for what is adopted, with how many of these change, if that is known."""
-    steps = [step for step in plan.applies if step.fate is Fate.ADOPT] if plan is not None else []
-    if any(step.alters is None for step in steps):
-        return "to adopt"
-    return f"to adopt, {sum(step.alters is True for step in steps)} changed"
 
 
 def shared_notes(plan: Plan, namespace: str) -> Mapping[str, str]:

@@ -56,15 +56,44 @@ def printer(form: str, target: OutputTarget) -> Printer:
     """Return the printer of a format of PRINTERS, or of a verb's own text of TEXTS."""
     module, _, name = (PRINTERS | TEXTS)[form].partition(":")
     if form not in _OWN_ESCAPES:  # guard: forged-command never
-        target = replace(target, out=_escaped(target.out), err=_escaped(target.err))
-    return cast("Callable[[OutputTarget], Printer]", getattr(import_module(module), name))(target)
+        joined = target.joined or target.out == target.err
+        target = replace(target, out=_escaped(target.out), err=_escaped(target.err), joined=joined)
+    make = cast("Callable[[OutputTarget], Printer]", getattr(import_module(module), name))
+    return _OneOrMany(form, make, target) if form == "text" or form in TEXTS else make(target)
 
 
 def _escaped(write: Callable[[str], None]) -> Callable[[str], None]:
     def escaped(text: str) -> None:
         write(without_commands(text))
 
-    return escaped
+    return write if write is discard else escaped
+
+
+_SETS = "applyprune.output.set_text"
+
+
+class _OneOrMany:
+    """Writes the text of one run, or, after the first event that says so, that of many sets."""
+
+    def __init__(
+        self, form: str, make: Callable[[OutputTarget], Printer], target: OutputTarget
+    ) -> None:
+        from applyprune.model.events import SetEvent, SetsBegan
+
+        self._form, self._make, self._target = form, make, target
+        self._printer = make(target)
+        self._of_many: tuple[type, ...] = (SetEvent, SetsBegan)
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, self._of_many):
+            self._printer.close()
+            sets = import_module(_SETS)
+            self._printer = sets.SetsPrinter(self._form, self._make, self._target)
+            self._of_many = ()
+        self._printer.show(event)
+
+    def close(self) -> None:
+        self._printer.close()
 
 
 class Printer(Protocol):
@@ -106,6 +135,8 @@ class OutputTarget(Struct, frozen=True):
     """Whether tables have all columns, however wide they are."""
     digests: bool = False
     """Whether to print the digests of a plan on a terminal too."""
+    joined: bool = False
+    """Whether ``out`` and ``err`` write to one place, so that all lines are read in their order."""
     plan_is_shown: bool = False
     """Whether the terminal shows the table of a plan before it runs."""
     draft: Callable[[str], None] = discard

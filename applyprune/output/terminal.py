@@ -95,6 +95,13 @@ class Terminal:
         """Return whether somebody may see standard error now."""
         return self._err.isatty()
 
+    @property
+    def joined(self) -> bool:
+        """Return whether both streams go to one place, as on a terminal and with ``2>&1``."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            return os.path.sameopenfile(self._out.fileno(), self._err.fileno())
+        return self._out is self._err
+
     def prompt(self, text: str) -> None:
         """Write a question to standard error, and leave the cursor behind it."""
         self._write(self._err, rendered(text, colour=self.colours), end="")
@@ -252,6 +259,7 @@ def table(
     width: int | None = None,
     *,
     full_head: bool = False,
+    narrow: int = 40,
 ) -> str:
     """Return lines whose columns are as wide as their widest cell, with three spaces between them.
 
@@ -259,13 +267,14 @@ def table(
     or below the line if the column would be narrow, or narrower than a word. If the other cells
     need more, the longest names stand on a line of their own, with the rest of their rows below.
     With ``full_head``, the heading of messages below their lines is kept: they do not explain
-    themselves. A terminal has no empty column, and a namespace that all rows share stands in the
-    heading; a program that reads a table finds all columns.
+    themselves. A message that does not fit into a column of ``narrow`` stands below its line. A
+    terminal has no empty column, and a namespace that all rows share stands in the heading; a
+    program that reads a table finds all columns.
     """
     lines = [list(map(one_line, line)) for line in (head, *rows)]
     if width is not None and rows:
         lines = _without_repetition(lines)
-    layout = _layout(lines, width)
+    layout = _layout(lines, width, narrow)
     first, *others = (_row(line, layout) for line in lines)
     # If messages are below their lines, drop the heading of their column.
     return "\n".join((first if full_head else first.split("\n")[0], *others))
@@ -291,8 +300,6 @@ def _without_repetition(lines: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 _GAP = "   "
-_NARROW = 40
-"""A message that does not fit into a narrower column stands below its line."""
 _SHORT = 24
 """A message up to that width stays in its column, and the names are folded."""
 _INDENT = "    "
@@ -311,7 +318,7 @@ class _Layout(Struct, frozen=True):
     """The columns for a message; None if it stands below its line."""
 
 
-def _layout(lines: Sequence[Sequence[str]], width: int | None) -> _Layout:
+def _layout(lines: Sequence[Sequence[str]], width: int | None, narrow: int) -> _Layout:
     *widths, message = (max(map(cells, column)) for column in zip(*lines, strict=True))
     folded = max(range(len(widths)), key=lambda column: widths[column], default=0)
     gaps = len(widths) * len(_GAP)
@@ -323,7 +330,7 @@ def _layout(lines: Sequence[Sequence[str]], width: int | None) -> _Layout:
     words = (word for *_, text in lines for word in text.split())
     # Not even a line of its own has room for a longer word.
     longest = min(max(map(cells, words), default=0), width - len(_INDENT))
-    if room >= min(message, max(_NARROW, longest)):
+    if room >= min(message, max(narrow, longest)):
         return _Layout(widths, folded, width, room)
     is_short = message <= _SHORT and width - others - message >= _SHORTEST
     if widths:

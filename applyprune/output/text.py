@@ -28,6 +28,7 @@ from applyprune.model.events import (
     ReadinessReported,
     RetryReported,
     RunListed,
+    SetEvent,
     Started,
     WarningRaised,
 )
@@ -167,6 +168,8 @@ class TextPrinter:
         self._owner_table()
         if self._runs:
             self._target.out(run_table(self._runs, self._target))
+        # They refer to this printer, and so would keep the plan of each of many sets.
+        self._shows = {}
 
     def _out(self, line: str, word: str = "", colour: Colour | None = None) -> None:
         """Write one line, wrapped on a terminal; escape line ends in it, and colour a word."""
@@ -295,11 +298,9 @@ class TextPrinter:
         self._out(line, "ready", Colour.GREEN)
 
     def _retry(self, event: RetryReported) -> None:
-        why = f": {event.reason}" if event.reason else ""
-        line = f"waiting: {event.message}, try {event.tries} ({event.elapsed:.0f} s){why}"
         if not self._target.quiet:
             self._lines += 1
-            self._target.err(" ".join(line.split()))
+            self._target.err(retry_line(event))
 
     def _failure(self, ref: Ref, problem: Problem) -> None:
         if problem.kind is not ProblemKind.PRUNE_REFUSED:  # the refusal names it again
@@ -410,6 +411,13 @@ def _entry_table(events: Sequence[EntryListed], target: OutputTarget) -> str:
     return table(head, rows, target.table_width)
 
 
+def retry_line(event: RetryReported) -> str:
+    """Return what does not answer, and why."""
+    why = f": {event.reason}" if event.reason else ""
+    line = f"waiting: {event.message}, try {event.tries} ({event.elapsed:.0f} s){why}"
+    return " ".join(line.split())
+
+
 _NAMED = 20
 
 
@@ -490,5 +498,7 @@ def _ref_of(event: Event) -> Ref | None:
             return mismatch.ref
         case ApplySetListed(name=name, namespace=namespace):
             return ApplySetIdentity(name, namespace).inventory
+        case SetEvent(event=inner):
+            return _ref_of(inner)
         case _:
             return None

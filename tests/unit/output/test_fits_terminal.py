@@ -15,13 +15,15 @@ from applyprune.model.events import (
     ObjectStatus,
     PruneBlocked,
     RunListed,
+    SetEvent,
+    SetsBegan,
     Started,
     TreeNode,
     current,
     in_progress,
 )
 from applyprune.model.fate import Outcome
-from applyprune.model.identity import Ref
+from applyprune.model.identity import Ref, SetKey
 from applyprune.model.inventory import (
     InventoryEntry,
     Mismatch,
@@ -151,6 +153,16 @@ def mismatches() -> list[Event]:
     return [STARTED, *found, MismatchFound(odd), Finished({}, 1, 1.0)]
 
 
+def many() -> list[Event]:
+    """Return a command over sets with long names."""
+    found: list[Event] = [SetsBegan(len(STREAMS))]
+    for name, stream in STREAMS.items():
+        key = SetKey("shop-production-europe", f"checkout-frontend-{name}")
+        folder = f"deploy/overlays/production/europe/{key.name}"
+        found += [SetEvent(key, folder, event) for event in stream]
+    return [*found, Finished(dict.fromkeys(Outcome, 4), 6, 1.0)]
+
+
 SCREENS: dict[str, tuple[str, list[Event]]] = {
     "status": ("text", statuses(tree=False)),
     "status --tree": ("text", statuses(tree=True)),
@@ -159,6 +171,7 @@ SCREENS: dict[str, tuple[str, list[Event]]] = {
     "history": ("text", history()),
     "inventory check": ("text", mismatches()),
     "failures": ("text", failures()),
+    **{f"many sets {text}": (text, many()) for text in ("plan", "diff", "text")},
     **{
         f"{text} {name}": (text, [*stream])
         for text in ("plan", "diff", "text")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 
 from applyprune.model.text import visible
 from applyprune.output.terminal import Colour, Terminal, cells, cut, rendered, styled, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -137,3 +141,15 @@ def test_limited_stream_gets_escapes(encoding: str) -> None:
     Terminal(stream, stream, {"TERM": "xterm"}).out("configmap/猫 → created")
     assert raw.getvalue().endswith(b" created\n")
     assert ("猫".encode() in raw.getvalue()) == (encoding == "utf-8")
+
+
+def test_streams_are_joined_if_they_are_one_file(tmp_path: Path) -> None:
+    """As on a terminal and with ``2>&1``; streams without a file are if they are one."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    with one.open("w") as out, one.open("a") as same, other.open("w") as err:
+        assert Terminal(out, same, {}).joined
+        assert not Terminal(out, err, {}).joined
+        assert not Terminal(out, io.StringIO(), {}).joined
+    stream = io.StringIO()
+    assert Terminal(stream, stream, {}).joined
+    assert not Terminal(stream, io.StringIO(), {}).joined
