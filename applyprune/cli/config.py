@@ -237,8 +237,10 @@ def conditions_at(paths: Sequence[str | Overlay], revision: str) -> tuple[Condit
 class Files:
     """Reads each file once, and checks it as a whole."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: Keys, top: str | None = None) -> None:
+        """Take the keys; without a work tree, the files of a folder ``top`` count below it."""
         self._keys = keys
+        self._top = None if top is None else os.path.realpath(top or os.curdir)
         self._folders: dict[str, tuple[Sequence[str], bool]] = {}
         self._found: dict[tuple[str, bool], Configuration | ApplypruneError | None] = {}
         self._read: dict[str, Configuration] = {}
@@ -302,7 +304,11 @@ class Files:
         Without a work tree, nothing says where to stop.
         """
         folders, is_in_work_tree = self._upwards(folder)
-        return folders if is_in_work_tree else folders[:1]
+        if is_in_work_tree:
+            return folders
+        # Whoever names a folder for all that is below it trusts its files, too.
+        tops = (at for at, one in enumerate(folders, 1) if self._real(one) == self._top)
+        return folders[: next(tops, 1)]
 
     def _upwards(self, folder: str) -> tuple[Sequence[str], bool]:
         """Return a folder and those above it, and whether the last one begins a work tree."""

@@ -32,7 +32,7 @@ from applyprune.errors import (
     UsageError,
     raise_all,
 )
-from applyprune.model.events import Finished, Planned, SetEvent, WarningRaised
+from applyprune.model.events import Finished, Planned, SetEvent, SetsBegan, WarningRaised
 from applyprune.model.fate import Outcome
 from applyprune.model.identity import SetKey
 from applyprune.model.options import DryRun, Mode, WaitMode
@@ -124,21 +124,14 @@ def look_at_many(
     many: ManySets,
     looking: Callable[..., Options],
     output: PlansOutput | None = None,
-    *,
-    differs: bool,
-    drift_only: bool = False,
+    ended: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
 ) -> Iterator[Event]:
-    """Show what an apply of all sets would do; ``looking`` makes the options of a dry run.
-
-    With ``differs``, a set that would change ends with 1; with ``drift_only`` only for drift.
-    """
-    from applyprune.cli.run import with_exit_code
+    """Show what an apply of all sets would do; ``looking`` makes the options of a dry run."""
 
     def options_of(call: SetCall) -> Options:
         options: Options = looking(call.values["options"], check=call.values["check"])
         return options
 
-    ended = partial(with_exit_code, drift_only=drift_only) if differs else None
     return run_many(many, options_of, ended=ended, output=output)
 
 
@@ -230,6 +223,7 @@ def run_many(
     began = time.monotonic()
     if output is not None:
         refuse_unwritable(output.path)
+    yield SetsBegan(len(many.keys))
     yield from map(WarningRaised, many.concerned.notes)
     with open_session(many.cluster_target) as session:
         order = many.calls.order

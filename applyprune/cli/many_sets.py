@@ -93,7 +93,7 @@ def sets_of_call(
     """
     settled = {key: ctx.params[key] for key in ("namespace", "context") if is_given(key, ctx)}
     folders = set_folders(directory, _NAMES)
-    reader = _Reader(settled, namespace_of)
+    reader = _Reader(directory, settled, namespace_of)
     sets = tuple(reader.sets_in(folders.folders))
     found: list[ApplypruneError] = [*folders.errors, *reader.errors]
     # A set whose file is wrong is missing from the others.
@@ -164,12 +164,14 @@ def _reads_of(call: SetCall) -> SetReads:
 class _Reader:
     """Reads the files of many folders, and keeps what is wrong with them."""
 
-    def __init__(self, settled: Mapping[str, str], namespace_of: Callable[[str], str]) -> None:
+    def __init__(
+        self, directory: str, settled: Mapping[str, str], namespace_of: Callable[[str], str]
+    ) -> None:
         """Read the files of the current folder; the command line gives what is ``settled``."""
         self.errors: list[ApplypruneError] = []
         self.context = settled.get("context", "")
         self._namespace, self.namespace = settled.get("namespace", ""), ""
-        self._files = Files(KEYS)
+        self._files = Files(KEYS, directory)
         self._here: Sequence[Configuration] = ()
         try:
             self._here = self._files.of_folder("")

@@ -444,32 +444,20 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     else:
         noted["names"] = value if isinstance(value, tuple) else (value,) if value else ()
     if {"names", "config"} <= noted.keys() and not ctx.resilient_parsing:
-        given = {**ctx.meta[_GIVEN], **noted}
+        given = {**ctx.meta[_GIVEN], "config": noted["config"]}
         if _SET in ctx.meta:
             use_of_set(ctx, ctx.meta[_SET], KEYS)
             return value
+        if given.get(ALL_IN.name) is not None:
+            return value  # each set has files of its own
         try:
-            if not _is_of_many(given):  # then each set has files of its own
-                use(ctx, noted["names"], given, KEYS)
+            use(ctx, noted["names"], given, KEYS)
         except ApplypruneError as error:
             if "output" not in given:
                 raise
             # Every format has every error.
             ctx.exit(_reported(error, given))
     return value
-
-
-def _is_of_many(given: Mapping[str, Any]) -> bool:
-    """Return whether a call is for all sets below a folder; raise UsageError if it names one."""
-    is_of_many = given.get(ALL_IN.name) is not None
-    if is_of_many and any(given.get(one) for one in ("names", "paths", "kustomize", "config")):
-        raise UsageError(
-            "--all-in excludes NAME, -f, -k and --config",
-            hint="Each applyprune.yaml below the folder names a set and its input.",
-        )
-    if given.get(CHANGED_SINCE.name) is not None and not is_of_many:
-        raise UsageError("--changed-since needs --all-in", hint="Give --all-in DIR.")
-    return is_of_many
 
 
 def _reported(error: ApplypruneError, given: Mapping[str, Any]) -> int:
@@ -1030,7 +1018,14 @@ PLANNING = (*INPUT, AT, *CLUSTER, *PRUNE, *GUARDS, *PLACEMENT, *SELECTION, *APPL
 """What decides on a plan: the same for ``apply`` and for the verbs that show what it would do."""
 
 
-ROWS = (*PLANNING, *RUN, YES, ASK, CHECK, *WAITS, EXPIRES_IN)
+DEPENDS_ON = Setting(
+    "dependsOn",
+    config=Form.TEXTS,
+    multiple=True,
+    help="The sets that must be applied and ready before this one, as NAME in the same namespace, "
+    "or NAMESPACE/NAME. It counts with --all-in; a call for one set ignores it.",
+)
+ROWS = (*PLANNING, *RUN, YES, ASK, CHECK, *WAITS, EXPIRES_IN, DEPENDS_ON)
 """The options of a run: keys of ``applyprune.yaml``, and what it may not give."""
 
 
@@ -1045,14 +1040,7 @@ def _keys_of(rows: Sequence[Row]) -> Keys:
     )
 
 
-DEPENDS_ON = Setting(
-    "dependsOn",
-    config=Form.TEXTS,
-    multiple=True,
-    help="The sets that must be applied and ready before this one, as NAME in the same namespace, "
-    "or NAMESPACE/NAME. It counts with --all-in; a call for one set ignores it.",
-)
-KEYS = _keys_of((*ROWS, DEPENDS_ON))
+KEYS = _keys_of(ROWS)
 
 
 # From the rows to the verb.
@@ -1283,6 +1271,7 @@ def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: An
     if used.elsewhere and not reporting.quiet:
         reporting.terminal.err(f"options from {' and '.join(used.elsewhere)}")
     try:
+        _refuse_one_of_many(given)
         values = _values(params, given, fields, reporting)
         unused = () if reporting.quiet else used.unused
         if unused and ("paths" not in values or values["paths"].paths):
@@ -1290,6 +1279,18 @@ def _call(verb: Callable[..., Any], params: Sequence[click.Parameter], given: An
         return verb(reporting=reporting, **values)
     except ApplypruneError as error:
         return reporting.print_error(error)
+
+
+def _refuse_one_of_many(given: Mapping[str, Any]) -> None:
+    """Raise UsageError for a call for all sets below a folder that names one."""
+    is_of_many = given.get(str(ALL_IN.name)) is not None
+    if is_of_many and any(map(is_given, ("name", "names", "paths", "kustomize", "config"))):
+        raise UsageError(
+            "--all-in excludes NAME, -f, -k and --config",
+            hint="Each applyprune.yaml below the folder names a set and its input.",
+        )
+    if given.get(str(CHANGED_SINCE.name)) is not None and not is_of_many:
+        raise UsageError("--changed-since needs --all-in", hint="Give --all-in DIR.")
 
 
 def values_in(

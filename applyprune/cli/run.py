@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -356,8 +357,9 @@ def plan(
 
         ctx = click.get_current_context()
         many = many_sets(ctx, all_in, changed_since, cluster_target, reporting)
+        ended = partial(with_exit_code, drift_only=False)
         output = None if out is None else PlansOutput(reporting, all_in, out, expires_in)
-        events = look_at_many(many, looking, output, differs=exits_with_1)
+        events = look_at_many(many, looking, output, ended=ended if exits_with_1 else None)
         return shown.print_events(events)
     if name is None:
         raise no_set_given()
@@ -421,7 +423,7 @@ def diff(
 
         ctx = click.get_current_context()
         many = many_sets(ctx, all_in, changed_since, cluster_target, reporting)
-        events = look_at_many(many, looking, differs=True, drift_only=drift)
+        events = look_at_many(many, looking, ended=partial(with_exit_code, drift_only=drift))
     elif name is None:
         raise no_set_given()
     else:

@@ -6,9 +6,9 @@ all of them. Each run gets its part once: whatever it reads again, it reads itse
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from applyprune.clock import CLOCK, Clock
 from applyprune.errors import AccessError
@@ -16,7 +16,6 @@ from applyprune.model.live import CONFIG_MAPS
 from applyprune.planning.applyset import PART_OF, SET_ID
 
 if TYPE_CHECKING:
-    from applyprune.cluster.client import KubernetesClient
     from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject, Resource
     from applyprune.planning.applyset import ApplySetIdentity
@@ -27,11 +26,20 @@ _LASTS = 5.0
 """Seconds after which a run reads all by itself."""
 
 
+class Lister(Protocol):
+    """What the reads are sent with."""
+
+    def list_among(
+        self, resource: Resource, key: str, values: Collection[str], *, full: bool = False
+    ) -> Sequence[LiveObject]:
+        """Return all objects of a resource whose label has one of some values."""
+
+
 class SharedReads:
     """The reads of a few runs that begin at about the same time; thread-safe."""
 
     def __init__(
-        self, client: KubernetesClient, sets: Sequence[ApplySetIdentity], clock: Clock = CLOCK
+        self, client: Lister, sets: Sequence[ApplySetIdentity], clock: Clock = CLOCK
     ) -> None:
         """Take the sets; nothing is read yet."""
         self._client = client

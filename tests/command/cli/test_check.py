@@ -134,8 +134,8 @@ def test_only_sets_that_a_change_concerns_are_checked(
         ({}, ("--all-in", "."), "no set in the current folder"),
         ({"a/applyprune.yaml": f"{SET}name: a\n"}, ("--all-in", "a"), "a"),
         ({}, ("--all-in", "gone"), "gone: cannot be read"),
-        ({}, ("web", "--all-in", "."), "--all-in excludes NAME, -f and -k"),
-        ({}, ("--all-in", ".", "-f", "m"), "--all-in excludes NAME, -f and -k"),
+        ({}, ("web", "--all-in", "."), "--all-in excludes NAME, -f, -k and --config"),
+        ({}, ("--all-in", ".", "-f", "m"), "--all-in excludes NAME, -f, -k and --config"),
         (
             dict.fromkeys(
                 ("a/applyprune.yaml", "b/applyprune.yaml"), f"{SET}name: web\nfilename: [m]\n"

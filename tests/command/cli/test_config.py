@@ -9,7 +9,7 @@ import click
 import pytest
 
 from applyprune.cli.main import cli
-from applyprune.cli.options import KEYS, Row
+from applyprune.cli.options import DEPENDS_ON, KEYS, Row
 from applyprune.errors import InputError, UsageError
 from tests.support.command import applyprune
 from tests.support.source_text import config_map, write
@@ -39,7 +39,7 @@ def options_of(*arguments: str) -> dict[str, Any]:
 def test_configuration_keys_are_those_of_a_verb(folder: Path) -> None:
     """Letter for letter, of a verb that has a set; the guards are options too, and no keys."""
     commands = [cli.get_command(click.Context(cli), verb) for verb in ("apply", "prune", "plan")]
-    there_are = {"name"} | {
+    there_are = {"name", DEPENDS_ON.key} | {
         parameter.key
         for command in commands
         if command is not None

@@ -14,6 +14,7 @@ from applyprune.cli.main import cli
 from applyprune.cli.many_sets import SetCalls, sets_of_call
 from applyprune.cli.options import DEPENDS_ON, KEYS, command
 from applyprune.errors import AccessError, InputErrors, UsageError
+from applyprune.model.options import WaitMode
 from applyprune.values import replace
 from tests.support.source_text import config_map, write
 
@@ -163,8 +164,7 @@ SAID: dict[str, Any] = {
 
 
 def test_table_has_each_key() -> None:
-    assert SAID.keys() == KEYS.forms.keys()
-    assert KEYS.forms.keys() - KEYS.forms.keys() == {DEPENDS_ON.key}
+    assert SAID.keys() | {DEPENDS_ON.key} == KEYS.forms.keys()
 
 
 WAYS = [
@@ -411,10 +411,8 @@ def test_set_that_is_not_below_the_folder_cannot_be_waited_for(
     assert told in found
 
 
-def test_call_for_one_set_ignores_what_it_depends_on(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where two folders say different things. The key comes with the option that needs it."""
+def test_call_for_one_set_ignores_what_it_depends_on(repository: Path) -> None:
+    """Also where two folders say different things."""
     before = (
         alone("apply", "deploy/web"),
         alone("apply", "deploy", "web", "-f", "web", "-f", "base"),
@@ -426,9 +424,6 @@ def test_call_for_one_set_ignores_what_it_depends_on(
         "deploy/base/applyprune.yaml": _file(dependsOn="x"),
     }
     write(repository, files)
-    with pytest.raises(UsageError, match="unknown key 'dependsOn'"):
-        alone("apply", "deploy/web")
-    monkeypatch.setattr("applyprune.cli.options.KEYS", KEYS)
     assert alone("apply", "deploy/web") == before[0]
     assert alone("apply", "deploy", "web", "-f", "web", "-f", "base") == before[1]
 
@@ -468,10 +463,14 @@ def test_file_that_rules_leave_out_is_reported(repository: Path) -> None:
     assert found.ignored == (("deploy/web/applyprune.yaml", "the rule web/ in .sourceignore"),)
 
 
-def test_set_without_a_work_tree_has_its_own_file_only(repository: Path) -> None:
-    """As a call in its folder."""
+def test_set_without_a_work_tree_has_the_files_below_the_named_folder(repository: Path) -> None:
+    """Whoever names the folder trusts it; a call in the set's folder reads no file above that."""
     (repository / ".git").rmdir()
-    found = together()
-    assert [str(call.found.key) for call in found.sets] == ["api", "web"]
-    for folder in ("deploy/api", "deploy/web"):
-        assert among(found, folder) == alone("apply", folder)
+    for top in ("deploy", "deploy/", str(repository / "deploy")):
+        found = together(top=top)
+        assert [str(call.found.key) for call in found.sets] == ["shop/api", "shop/web"]
+        assert [found.sets[1].values["options"].wait.mode] == [WaitMode.ALL]
+        assert "timeout" not in found.sets[1].found.settings.said
+    found = together(top="deploy/web")
+    assert [str(call.found.key) for call in found.sets] == ["web"]
+    assert among(found, "deploy/web") == alone("apply", "deploy/web")

@@ -215,7 +215,7 @@ def outcomes(events: Sequence[Event]) -> list[str]:
     return [str(one.outcome) for one in events if isinstance(one, ObjectDone)]
 
 
-def test_what_others_need_is_pruned_after_them_in_the_reverse_order() -> None:
+def test_sets_that_others_need_prune_after_them_in_the_reverse_order() -> None:
     runs = Runs(ordered(a="", b="a", c="b", d=""))
     for key in (A, B, C, D):
         removing(runs, key)
@@ -242,7 +242,7 @@ def test_object_that_moves_is_forgotten_by_a_second_run() -> None:
     assert outcomes(found[A]) == ["unchanged", str(Outcome.REMOVED_FROM_INVENTORY)]
 
 
-def test_what_a_failed_set_needs_is_not_pruned() -> None:
+def test_set_that_a_failed_one_needs_prunes_nothing() -> None:
     runs = Runs(ordered(a="", b="a", c="b"))
     removing(runs, A)
     runs.fail(C)
