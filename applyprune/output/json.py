@@ -74,7 +74,7 @@ from applyprune.model.reports import (
     VersionReport,
 )
 from applyprune.output.printers import OutputTarget
-from applyprune.output.report import ObjectReport, RunReport
+from applyprune.output.report import ObjectReport, RunReport, with_members
 from applyprune.values import pattern
 
 if TYPE_CHECKING:
@@ -132,8 +132,9 @@ class JsonPrinter:
 def document(report: RunReport) -> dict[str, Any]:
     """Return the document of ``-o json``; it always has all keys.
 
-    ``finished`` is false and ``exitCode`` is null if the stream was cut off. The verb ``version``
-    has a document of its own.
+    ``finished`` is false and ``exitCode`` is null if the stream was cut off. Of many sets, each has
+    a document in ``sets``, and what all of them share stands at the top. The verb ``version`` has a
+    document of its own.
     """
     if report.versions is not None and report.started is None:
         return version_document(report)
@@ -144,10 +145,7 @@ def document(report: RunReport) -> dict[str, Any]:
         "version": __version__,
         "set": {"name": name, "namespace": namespace} if name else None,
         "run": started.run if started else None,
-        "mode": str(started.mode) if started else None,
-        "dryRun": str(started.dry_run) if started else None,
-        "context": started.context if started else None,
-        "server": started.server if started else None,
+        **{key: _shared(report, key) for key in ("mode", "dryRun", "context", "server")},
         "plan": plan_data(report.plan) if report.plan else None,
         "objects": [_object(object_report) for object_report in report.objects],
         "sets": [
@@ -174,6 +172,12 @@ def document(report: RunReport) -> dict[str, Any]:
         "exitCode": finished.exit_code if finished else None,
         "elapsed": data(finished.elapsed) if finished else None,
     }
+
+
+def _shared(report: RunReport, key: str) -> Any:
+    """Return a value of the run, or the one that the runs of many sets share; None if none."""
+    found = {_record(one.started)[key] for one in with_members(report) if one.started is not None}
+    return found.pop() if len(found) == 1 else None
 
 
 def version_document(report: RunReport) -> dict[str, Any]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from applyprune.model.events import (
     ApplySetListed,
     Event,
-    Finished,
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
@@ -34,10 +33,11 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more, counted, visible, visible_lines
-from applyprune.output.plan_text import plan_counts, step_details, words_of
+from applyprune.output.plan_text import step_details, words_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import NAMED, reason_of
 from applyprune.output.report import ObjectReport, RunReport
+from applyprune.output.results import counts_in_words, forecast_steps, is_refused
 from applyprune.planning.guards import WOULD_DELETE
 
 ROWS = 200
@@ -116,27 +116,6 @@ def _note(parts: int) -> str:
     return f"… {parts} parts are left out: the page would be too long."
 
 
-def conclusion(report: RunReport) -> str:
-    """Return the result of a run: ``web: 2 created, 1 failed in 0.3 s, exit code 3``.
-
-    If nothing is written, it is a forecast: ``web: 2 to create in 0.3 s``.
-    """
-    finished = report.finished
-    name, _ = report.name
-    about = f"{name}: " if name else ""
-    if finished is None:
-        return f"{about}not finished"
-    parts = [f"{count} {words}" for words, count in _counts(report, finished).items()]
-    different = len(report.mismatches)
-    if not parts and different:
-        parts = [f"{different} mismatch{'' if different == 1 else 'es'}"]
-    if not parts and report.started is None and not finished.exit_code:
-        parts = ["done"]
-    result = ", ".join(parts) or ("nothing done" if finished.exit_code else "nothing to do")
-    code = f", exit code {finished.exit_code}" if finished.exit_code else ""
-    return f"{about}{result} in {finished.elapsed:.1f} s{code}"
-
-
 _FIRST_DIFFS = {Fate.PRUNE: 0, Fate.RECREATE: 1}
 _LAST = 9
 
@@ -205,7 +184,7 @@ def _head(report: RunReport) -> str:
         lines.append("Nothing was changed in the cluster.")
     else:
         lines.append(f"Done in {finished.elapsed:.1f} s.")
-    if counts := _counts(report, finished):
+    if counts := counts_in_words(report):
         lines.append(_table(list(counts), [[str(count) for count in counts.values()]], right=True))
     return "\n\n".join(lines)
 
@@ -240,36 +219,6 @@ def _is_approvable(plan: Plan) -> bool:
     return lifted is not None and lifted.refusal is None
 
 
-def _is_refused(step: ApplyStep | RemoveStep | None, done: ObjectDone, report: RunReport) -> bool:
-    """Return whether only a refusal of the whole prune keeps an object from being pruned."""
-    is_doomed = isinstance(step, RemoveStep) and step.is_doomed
-    return is_doomed and done.outcome is Outcome.NOT_PRUNED and report.prune_blocked is not None
-
-
-def _counts(report: RunReport, finished: Finished) -> Mapping[str, int]:
-    """Return the number of objects by what was done with them, or would be."""
-    if report.is_dry:
-        counts = plan_counts(finished.counts, report.plan, report.mode)
-        steps = _steps(report)
-        done = [one.result for one in report.objects if one.result is not None]
-        refused = sum(_is_refused(steps.get(one.ref), one, report) for one in done)
-        kept = words_of(Outcome.NOT_PRUNED.task, report.mode)
-        to_delete = words_of(Outcome.PRUNED.task, report.mode)
-        counts = {f"{to_delete} (refused)": refused, **counts, kept: counts.get(kept, 0) - refused}
-        return {words: count for words, count in counts.items() if count > 0}
-    return {
-        words_of(outcome.text, report.mode): count
-        for outcome in Outcome
-        if (count := finished.counts.get(outcome, 0))
-    }
-
-
-def _steps(report: RunReport) -> Mapping[Ref, ApplyStep | RemoveStep]:
-    if not report.is_dry or report.plan is None:
-        return {}
-    return {step.entry.ref: step for step in report.plan.steps}
-
-
 def _digests(report: RunReport) -> str:
     """Return the digests that bind an apply to this plan, or approve its deletions."""
     plan, finished = report.plan, report.finished
@@ -295,7 +244,7 @@ _FIRST = {
 
 
 def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> _Listing:
-    steps = _steps(report)
+    steps = forecast_steps(report)
     rows = [
         [
             _cell(result.ref.short),
@@ -314,7 +263,7 @@ def _word(done: ObjectDone, step: ApplyStep | RemoveStep | None, report: RunRepo
     """Return what was or would be done with an object; an adoption is more than an update."""
     if not report.is_dry:
         return words_of(done.outcome.text, report.mode)
-    if _is_refused(step, done, report):
+    if is_refused(step, done, report):
         return f"{words_of(Fate.PRUNE.forecast, report.mode)}, but is refused"
     adopts = done.outcome is Outcome.UPDATED and step is not None and step.fate is Fate.ADOPT
     return words_of(Fate.ADOPT.forecast if adopts else done.outcome.forecast, report.mode)

@@ -34,10 +34,11 @@ from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import ArtifactPushed, InputChecked, VersionReport
 from applyprune.model.text import counted, visible, visible_lines, without_commands
 from applyprune.output.json import to_json
-from applyprune.output.markdown import conclusion, page
+from applyprune.output.markdown import page
 from applyprune.output.plan_text import ConsequenceLines, lifted_guards, with_origins
 from applyprune.output.printers import OutputTarget, RepositoryPaths
 from applyprune.output.report import UNREADY, ObjectReport, RunReport
+from applyprune.output.results import conclusion
 
 if TYPE_CHECKING:
     from pathlib import Path

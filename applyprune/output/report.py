@@ -43,6 +43,7 @@ from applyprune.model.reports import (
     OwnerFound,
     VersionReport,
 )
+from applyprune.model.text import and_more, counted
 from applyprune.output.terminal import table
 from applyprune.planning.plan import verdict
 from applyprune.values import hiding
@@ -54,7 +55,8 @@ class RunReport(Struct):
     ``objects`` has a report for each object, ``plan`` is the plan, ``artifact`` is what was
     pushed, ``input_checked`` is what was checked without a cluster, and ``warnings`` is what the
     user should know and fails nothing. ``finished`` is None until the run has ended. Where one
-    command runs many sets, ``members`` has the report of each, with ``input``, its folder.
+    command runs many sets, ``members`` has the report of each, with ``key``, which set it is, and
+    ``input``, its folder; the lists of the command itself then have what is about no single set.
     """
 
     started: Started | None = None
@@ -74,6 +76,7 @@ class RunReport(Struct):
     errors: list[Problem] = field(default_factory=list)
     prune_blocked: Problem | None = None
     members: dict[SetKey, RunReport] = field(default_factory=dict)
+    key: SetKey | None = None
     input: str = ""
     finished: Finished | None = None
     _last: dict[Ref, ObjectReport] = field(default_factory=dict)
@@ -81,14 +84,15 @@ class RunReport(Struct):
     __repr__ = hiding("_last")
 
     def __str__(self) -> str:
-        """Return a table of the objects, and what the whole has come to."""
-        return "\n".join(filter(None, (table(_COLUMNS, self._rows()), self._summary())))
+        """Return a table of the objects, or of many sets, and what the whole has come to."""
+        head, *rows = self._rows()
+        return "\n".join(filter(None, (table(head, rows), self._summary())))
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook."""
         from html import escape
 
-        head, *lines = (_COLUMNS, *self._rows())
+        head, *lines = self._rows()
         rows = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>"]
         rows += [
             f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in lines
@@ -96,15 +100,10 @@ class RunReport(Struct):
         return f"<table>{''.join(rows)}</table><p>{escape(self._summary())}</p>"
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
-        return [
-            (
-                one.ref.namespace or "-",
-                one.ref.short,
-                one.outcome.text if one.outcome is not None else "-",
-                one.problem.message if one.problem is not None else one.reason,
-            )
-            for one in self.objects
-        ]
+        """Return the table as rows, the first of which is its head."""
+        if self.members:
+            return [_COLUMNS_OF_SETS, *map(_row_of_set, self.members.values())]
+        return [_COLUMNS, *map(_row, self.objects)]
 
     def _summary(self) -> str:
         counts = self.finished.counts if self.finished is not None else {}
@@ -112,13 +111,16 @@ class RunReport(Struct):
         ended = f"exit code {self.exit_code}" if self.finished is not None else "not finished"
         blocked = [] if self.prune_blocked is None else [self.prune_blocked]
         problems = [str(one) for one in (*blocked, *self.errors)]
-        return "\n".join((f"{self.name[0]}: {'; '.join(filter(None, (done, ended)))}", *problems))
+        about = counted(len(self.members), "set") if self.members else self.name[0]
+        return "\n".join((f"{about}: {'; '.join(filter(None, (done, ended)))}", *problems))
 
     @property
     def name(self) -> tuple[str, str]:
-        """Return the set's name and namespace, both empty if no event has named it."""
+        """Return the set's name and namespace, both empty if no event has named it, or many."""
         if self.started is not None:
             return self.started.name, self.started.namespace
+        if self.key is not None:
+            return self.key.name, self.key.namespace
         named: list[EntryListed | ApplySetListed] = [
             report.entry for report in self.objects if report.entry
         ]
@@ -129,23 +131,37 @@ class RunReport(Struct):
 
     @property
     def mode(self) -> Mode:
-        """Return what the run does; APPLY without a run."""
-        return Mode.APPLY if self.started is None else self.started.mode
+        """Return what the run does, which is the same for all sets; APPLY without a run."""
+        modes = (one.started.mode for one in with_members(self) if one.started is not None)
+        return next(modes, Mode.APPLY)
 
     @property
     def changed(self) -> list[ObjectReport]:
-        """Return the objects that were changed, created or deleted; in a dry run, would be."""
+        """Return the objects that were changed, created or deleted; in a dry run, would be.
+
+        They are those of all sets.
+        """
         return [
             report
-            for report in self.objects
+            for one in with_members(self)
+            for report in one.objects
             if report.outcome is not None and report.outcome.is_change
         ]
 
     @property
     def problems(self) -> list[Problem]:
-        """Return what failed: objects, the prune as a whole, the run as a whole."""
-        blocked = [] if self.prune_blocked is None else [self.prune_blocked]
-        return [*self._failures(), *blocked, *self.errors]
+        """Return what failed: objects, the prune as a whole, the run as a whole; in all sets."""
+        return [problem for one in with_members(self) for problem in _own_problems(one)]
+
+    @property
+    def is_failed(self) -> bool:
+        """Return whether anything has failed or was refused."""
+        return bool(self.problems or (self.finished is not None and self.finished.problem))
+
+    @property
+    def failed_sets(self) -> list[SetKey]:
+        """Return which of many sets have failed, were refused, or were not run."""
+        return [key for key, one in self.members.items() if one.is_failed]
 
     @property
     def exit_code(self) -> int:
@@ -155,12 +171,10 @@ class RunReport(Struct):
     def raise_for_failures(self) -> None:
         """Raise RunFailed, ConflictsFound, NotReady or PruneRefused if anything failed.
 
-        The error has a note for each failure, at most ten.
+        The error has a note for each failure, at most ten. Of many sets, it names those that have
+        failed, and is RunFailed unless all have failed with one of the other errors.
         """
-        done = self.finished.counts if self.finished is not None else {}
-        error = verdict(
-            self._failures(), self.prune_blocked, dry=self.is_dry, mode=self.mode, done=done
-        )
+        error = _error_of_sets(self) if self.members else _error_of(self)
         if error is not None:
             _add_notes(error, self)
             raise error
@@ -168,13 +182,18 @@ class RunReport(Struct):
     @property
     def is_dry(self) -> bool:
         """Return whether the run only shows what another one would do."""
-        return self.started is not None and self.started.dry_run is not DryRun.OFF
+        starts = (one.started for one in with_members(self) if one.started is not None)
+        return any(one.dry_run is not DryRun.OFF for one in starts)
 
     @property
     def verdict(self) -> Problem | None:
-        """Return the problem of the last event, unless an earlier event has reported a failure."""
+        """Return the problem of the last event, unless an earlier event has reported a failure.
+
+        What has failed in one of many sets is reported by the events of that set.
+        """
         is_reported = (
-            self.errors
+            self.failed_sets
+            or self.errors
             or self.prune_blocked
             or self.mismatches
             or any(applyset.problem for applyset in self.sets.values())
@@ -204,14 +223,12 @@ class RunReport(Struct):
                 # With --watch a set is reported again whenever it has changed.
                 self.sets[event.namespace, event.name] = event
             case SetEvent(key=key, input=folder):
-                self.members.setdefault(key, RunReport(input=folder)).take(event.event)
+                one = self.members.setdefault(key, RunReport(key=key, input=folder))
+                one.take(event.event)
             case Finished():
                 self.finished = event
             case _:
                 self._of_an_object(event)
-
-    def _failures(self) -> list[Problem]:
-        return [report.problem for report in self.objects if report.problem is not None]
 
     def _of_an_object(self, event: Event) -> None:
         match event:
@@ -261,6 +278,22 @@ class RunReport(Struct):
 
 
 _COLUMNS = ("NAMESPACE", "OBJECT", "OUTCOME", "REASON")
+_COLUMNS_OF_SETS = ("SET", "NAMESPACE", "INPUT", "RESULT")
+
+
+def _row(one: ObjectReport) -> tuple[str, str, str, str]:
+    outcome = one.outcome.text if one.outcome is not None else "-"
+    reason = one.problem.message if one.problem is not None else one.reason
+    return one.ref.namespace or "-", one.ref.short, outcome, reason
+
+
+def _row_of_set(report: RunReport) -> tuple[str, str, str, str]:
+    from applyprune.output.results import result_of_set
+
+    name, namespace = report.name
+    return name, namespace or "-", report.input or "-", result_of_set(report)
+
+
 UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND, Status.OTHER_SET})
 """The states that count as failures in a status; the others may pass with time."""
 
@@ -314,6 +347,11 @@ class ObjectReport(Struct):
         return self.status is not None and self.status.readiness.status in UNREADY
 
 
+def with_members(report: RunReport) -> list[RunReport]:
+    """Return a report, and those of its sets if there are many."""
+    return [report, *report.members.values()]
+
+
 def report_of(events: Iterable[Event]) -> RunReport:
     """Return the report of a run."""
     report = RunReport()
@@ -322,9 +360,41 @@ def report_of(events: Iterable[Event]) -> RunReport:
     return report
 
 
+def _failures(report: RunReport) -> list[Problem]:
+    return [one.problem for one in report.objects if one.problem is not None]
+
+
+def _own_problems(report: RunReport) -> list[Problem]:
+    blocked = [] if report.prune_blocked is None else [report.prune_blocked]
+    return [*_failures(report), *blocked, *report.errors]
+
+
+def _error_of(report: RunReport) -> ApplypruneError | None:
+    done = report.finished.counts if report.finished is not None else {}
+    refusal, mode = report.prune_blocked, report.mode
+    return verdict(_failures(report), refusal, dry=report.is_dry, mode=mode, done=done)
+
+
+def _error_of_sets(report: RunReport) -> ApplypruneError | None:
+    """Return the error of a command over many sets, which names those that have failed."""
+    failed = report.failed_sets
+    own = report.errors[0] if report.errors else report.verdict
+    if not failed:
+        return None if own is None else RunFailed(own.message, reason=own.reason, hint=own.hint)
+    members = [report.members[key] for key in failed]
+    errors = [None if one.errors else _error_of(one) for one in members]
+    kinds = {RunFailed if error is None else type(error) for error in errors}
+    kind = kinds.pop() if len(kinds) == 1 and own is None else RunFailed
+    count = f"{len(failed)} of the {len(report.members)} sets failed"
+    return kind(f"{count}: {and_more(failed, _NOTES)}")
+
+
 _NOTES = 10
 
 
 def _add_notes(error: ApplypruneError, report: RunReport) -> None:
-    for problem in report.problems[:_NOTES]:
-        error.add_note(str(problem))
+    notes = [str(problem) for problem in _own_problems(report)]
+    for key, one in report.members.items():
+        notes += [f"{key}: {problem}" for problem in one.problems]
+    for note in notes[:_NOTES]:
+        error.add_note(note)

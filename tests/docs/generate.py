@@ -207,7 +207,8 @@ def events_table() -> str:
         properties = definition.get("properties", {})
         if "event" not in properties:
             continue
-        keys = ", ".join(f"`{key}`" for key in properties if key != "event")
+        # Every event may have a set.
+        keys = ", ".join(f"`{key}`" for key in properties if key not in {"event", "set"})
         name = properties["event"]["const"]
         lines.append(f"| `{name}` | {keys} | {_markdown(definition.get('description', ''))} |")
     return "\n".join(lines)

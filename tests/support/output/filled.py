@@ -42,7 +42,7 @@ def filled(kind: Any, text: str, *, optional: bool = True) -> Any:
             **{
                 # A tree ends here.
                 name: ()
-                if kind in typing.get_args(hints[name])
+                if typing.get_origin(hints[name]) is tuple and kind in typing.get_args(hints[name])
                 else filled(hints[name], text, optional=optional)
                 for name in fields
             }

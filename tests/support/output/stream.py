@@ -27,6 +27,7 @@ from applyprune.model.events import (
     ReadinessReported,
     RetryReported,
     RunListed,
+    SetEvent,
     SetsBegan,
     Started,
     Status,
@@ -37,7 +38,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.fate import Fate, Outcome
 from applyprune.model.fieldset import Drift
-from applyprune.model.identity import Ref
+from applyprune.model.identity import Ref, SetKey
 from applyprune.model.inventory import (
     ApplyFingerprint,
     InventoryEntry,
@@ -172,6 +173,47 @@ _PLAN = Plan(
     ),
 )
 
+_LATE = SetKey("shop", "late")
+_API = SetKey("shop", "api")
+_OF_SETS: tuple[Event, ...] = (
+    SetEvent(_API, f"deploy/{EVIL}", Started("run2", Mode.APPLY, "api", "shop", DryRun.OFF)),
+    SetEvent(_API, f"deploy/{EVIL}", WarningRaised(Problem(ProblemKind.FORBIDDEN, EVIL))),
+    SetEvent(_API, f"deploy/{EVIL}", Planned(_PLAN)),
+    SetEvent(
+        _API, f"deploy/{EVIL}", ObjectDone(replace(_CONFIG, namespace="shop"), Outcome.CREATED)
+    ),
+    SetEvent(
+        _LATE,
+        "deploy/late",
+        ErrorRaised(
+            Problem(
+                ProblemKind.RUN_FAILED,
+                "not run: shop/api, which it depends on, has failed",
+                exit_code=3,
+            )
+        ),
+    ),
+    SetEvent(_LATE, "deploy/late", Finished({}, 3, 0.0)),
+    SetEvent(
+        _API,
+        f"deploy/{EVIL}",
+        ObjectDone(
+            replace(_DEPLOYMENT, namespace="shop"), Outcome.FAILED, _PLACE, problem=_CONFLICT
+        ),
+    ),
+    SetEvent(
+        _API,
+        f"deploy/{EVIL}",
+        Finished(
+            {Outcome.CREATED: 1, Outcome.FAILED: 1},
+            4,
+            0.5,
+            Problem(ProblemKind.CONFLICTS_FOUND, "1 object failed", exit_code=4),
+        ),
+    ),
+)
+"""Two of the sets of one command, side by side: one fails, and the other waits for it."""
+
 EVENTS: tuple[Event, ...] = (
     SetsBegan(2),
     Started("run1", Mode.APPLY, "web", "home", DryRun.OFF),
@@ -291,6 +333,7 @@ EVENTS: tuple[Event, ...] = (
     Explanation(
         _CONFIG, "nothing", ("it is as it was applied",), _PLACE, ("guard max-prune passed: 1",)
     ),
+    *_OF_SETS,
     ErrorRaised(
         Problem(
             ProblemKind.INPUT_ERROR,
