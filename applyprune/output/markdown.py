@@ -1,16 +1,19 @@
 """``-o markdown``: one page about a run: counts, changes, failures, diffs, and the plan's digests.
 
 It fits into a comment of a pull request, and into the summary of a pipeline's step. What would be
-deleted comes first, also if that is refused, and the digests come last.
+deleted comes first, also if that is refused, and the digests come last. The page of many sets has a
+line for each set, and then the details of each that changes or fails.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from applyprune.model.events import (
     ApplySetListed,
@@ -36,8 +39,8 @@ from applyprune.model.text import and_more, counted, visible, visible_lines
 from applyprune.output.plan_text import step_details, words_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import NAMED, reason_of
-from applyprune.output.report import ObjectReport, RunReport
-from applyprune.output.results import counts_in_words, forecast_steps, is_refused
+from applyprune.output.report import ObjectReport, RunReport, by_folder, result_of, with_members
+from applyprune.output.results import FAILED, NOT_RUN, counts_in_words
 from applyprune.planning.guards import WOULD_DELETE
 
 ROWS = 200
@@ -70,23 +73,38 @@ def page(report: RunReport, room: int) -> str:
 
     Parts that do not fit are left out, and rows of lists; their number is reported.
     """
+    if report.members:
+        return _page_of_sets(report, room)
     digests = [text for text in [_digests(report)] if text]
-    left = room - len("\n\n".join([_note(len(report.objects)), *digests]).encode())
-    kept: list[str] = []
-    skipped = 0
-    for part in _parts(report):
+    fitting = _Fitting(room - len("\n\n".join([_note(len(report.objects)), *digests]).encode()))
+    for part in (_head(report), *_body(report), *_differences(report, ROWS)):
+        fitting.add(part)
+    return "\n\n".join([*fitting.parts(), *digests]) if fitting.kept else ""
+
+
+class _Fitting(Struct):
+    """The parts that fit into a room."""
+
+    left: int
+    """The bytes that are left."""
+    kept: list[str] = field(default_factory=list)
+    skipped: int = 0
+
+    def add(self, part: str | _Listing) -> None:
+        """Add a part if it fits, and of a list the rows that do."""
         # The half, so that no list displaces what comes after it.
-        text = part if isinstance(part, str) else part.text(left // 2)
+        text = part if isinstance(part, str) else part.text(self.left // 2)
         size = len(text.encode()) + 2
         # After a part that is too long, shorter parts may still fit.
-        if text and size <= left:
-            kept.append(text)
-            left -= size
+        if text and size <= self.left:
+            self.kept.append(text)
+            self.left -= size
         else:
-            skipped += 1
-    if not kept:
-        return ""
-    return "\n\n".join([*kept, *([_note(skipped)] if skipped else []), *digests])
+            self.skipped += 1
+
+    def parts(self) -> Sequence[str]:
+        """Return the parts, and the number of those that do not fit."""
+        return [*self.kept, *([_note(self.skipped)] if self.skipped else [])]
 
 
 class _Listing(Struct, frozen=True):
@@ -116,12 +134,44 @@ def _note(parts: int) -> str:
     return f"… {parts} parts are left out: the page would be too long."
 
 
+def conclusion(report: RunReport) -> str:
+    """Return the result of a run: ``web: 2 created, 1 failed in 0.3 s, exit code 3``.
+
+    If nothing is written, it is a forecast: ``web: 2 to create in 0.3 s``. For many sets, that is
+    their number and the sum of their counts.
+    """
+    finished, about = report.finished, report.name[0]
+    if report.members:
+        about = counted(len(report.members), "set")
+    elif report.key is not None:
+        about = str(report.key)
+    about = f"{about}: " if about else ""
+    if finished is None:
+        return f"{about}not finished"
+    parts = [f"{count} {words}" for words, count in _counts(report).items()]
+    different = len(report.mismatches)
+    if not parts and different:
+        parts = [f"{different} mismatch{'' if different == 1 else 'es'}"]
+    is_run = report.key is not None or any(one.started for one in with_members(report))
+    if not parts and not is_run and not finished.exit_code:
+        parts = ["done"]
+    result = ", ".join(parts) or ("nothing done" if finished.exit_code else "nothing to do")
+    code = f", exit code {finished.exit_code}" if finished.exit_code else ""
+    return f"{about}{result} in {finished.elapsed:.1f} s{code}"
+
+
+def is_note(problem: Problem, report: RunReport) -> bool:
+    """Return whether a warning about a command over many sets says nothing that is to be done."""
+    asks = problem.kind is not ProblemKind.USAGE_ERROR or problem.reason or problem.hint
+    return bool(report.members) and not asks
+
+
 _FIRST_DIFFS = {Fate.PRUNE: 0, Fate.RECREATE: 1}
 _LAST = 9
 
 
-def _parts(report: RunReport) -> Iterator[str | _Listing]:
-    yield _head(report)
+def _body(report: RunReport) -> Iterator[str | _Listing]:
+    """Yield what there is about a run between its head and the diffs; nothing if nothing is."""
     changed = [
         object_report
         for object_report in report.objects
@@ -149,16 +199,20 @@ def _parts(report: RunReport) -> Iterator[str | _Listing]:
     problems = list(_problems(report))
     if problems:
         yield _bounded("Problems", problems)
-    if report.warnings:
-        warnings = [("warning", problem) for problem in report.warnings]
+    warnings = [("warning", one) for one in report.warnings if not is_note(one, report)]
+    if warnings:
         yield _bounded("Warnings", warnings)
     if report.mismatches:
         yield _mismatches(report.mismatches)
-    diffs = [each.diff for each in reports if each.diff is not None]
+
+
+def _differences(report: RunReport, most: int) -> Iterator[str]:
+    """Yield the diff of each object that would change, and how many there are beyond ``most``."""
+    diffs = [each.diff for each in report.objects if each.diff is not None]
     different = [diff for diff in diffs if diff.fate is not Fate.LEAVE]
     different.sort(key=lambda diff: _FIRST_DIFFS.get(diff.fate, _LAST))
-    yield from map(_difference, different[:ROWS])
-    if more := different[ROWS:]:
+    yield from map(_difference, different[:most])
+    if more := different[most:]:
         yield f"… and {len(more)} more would change."
 
 
@@ -168,25 +222,34 @@ def _head(report: RunReport) -> str:
     about = f": {code(name)} in namespace {code(namespace)}" if name else ""
     if started and started.context:
         about += f" → {code(started.context)}"
-    verb = f" {started.mode}" if started else ""
-    dry = report.is_dry
-    lines = [
-        f"### What applyprune{verb} would do{about}" if dry else f"### applyprune{verb}{about}"
-    ]
-    finished = report.finished
+    title = _title(str(started.mode) if started else "", about, dry=report.is_dry)
+    return "\n\n".join([title, *_ending(report, _refused(report))])
+
+
+def _title(mode: str, about: str, *, dry: bool) -> str:
+    verb = f" {mode}" if mode else ""
+    return f"### What applyprune{verb} would do{about}" if dry else f"### applyprune{verb}{about}"
+
+
+_UNFINISHED = "**The run did not finish.**"
+
+
+def _ending(report: RunReport, refused: str) -> Iterator[str]:
+    """Yield how a run has ended, and what it has done with how many objects."""
+    finished, dry = report.finished, report.is_dry
     if finished is None:
-        return "\n\n".join([*lines, "**The run did not finish.**"])
-    if refused := _refused(report):
-        lines.append(refused)
+        yield _UNFINISHED
+        return
+    if refused:
+        yield refused
     if finished.exit_code > 1 or (finished.exit_code and not dry):
-        lines.append(f"Exit code {finished.exit_code}, after {finished.elapsed:.1f} s.")
+        yield f"Exit code {finished.exit_code}, after {finished.elapsed:.1f} s."
     elif dry:
-        lines.append("Nothing was changed in the cluster.")
+        yield "Nothing was changed in the cluster."
     else:
-        lines.append(f"Done in {finished.elapsed:.1f} s.")
-    if counts := counts_in_words(report):
-        lines.append(_table(list(counts), [[str(count) for count in counts.values()]], right=True))
-    return "\n\n".join(lines)
+        yield f"Done in {finished.elapsed:.1f} s."
+    if counts := _counts(report):
+        yield _table(list(counts), [[str(count) for count in counts.values()]], right=True)
 
 
 def _refused(report: RunReport) -> str:
@@ -219,19 +282,58 @@ def _is_approvable(plan: Plan) -> bool:
     return lifted is not None and lifted.refusal is None
 
 
+def _counts(report: RunReport) -> Mapping[str, int]:
+    """Return the number of objects by what was done with them, or would be; of all its sets."""
+    counts = report.finished.counts if report.finished is not None else {}
+    runs = with_members(report)
+    applies = chain.from_iterable(run.plan.applies for run in runs if run.plan is not None)
+    words = counts_in_words(counts, Plan(tuple(applies), ()), report.mode, dry=report.is_dry)
+    if not report.is_dry:
+        return words
+    refused = sum(map(_refused_removals, runs))
+    kept = words_of(Outcome.NOT_PRUNED.task, report.mode)
+    to_delete = words_of(Outcome.PRUNED.task, report.mode)
+    all_words = {f"{to_delete} (refused)": refused, **words, kept: words.get(kept, 0) - refused}
+    return {word: count for word, count in all_words.items() if count > 0}
+
+
+def _refused_removals(report: RunReport) -> int:
+    steps = _steps(report)
+    done = [one.result for one in report.objects if one.result is not None]
+    return sum(_is_refused(steps.get(one.ref), one, report) for one in done)
+
+
+def _steps(report: RunReport) -> Mapping[Ref, ApplyStep | RemoveStep]:
+    if not report.is_dry or report.plan is None:
+        return {}
+    return {step.entry.ref: step for step in report.plan.steps}
+
+
+def _is_refused(step: ApplyStep | RemoveStep | None, done: ObjectDone, report: RunReport) -> bool:
+    """Return whether only a refusal of the whole prune keeps an object from being pruned."""
+    is_doomed = isinstance(step, RemoveStep) and step.is_doomed
+    return is_doomed and done.outcome is Outcome.NOT_PRUNED and report.prune_blocked is not None
+
+
 def _digests(report: RunReport) -> str:
     """Return the digests that bind an apply to this plan, or approve its deletions."""
-    plan, finished = report.plan, report.finished
+    plan = report.plan
     if plan is None:
         return ""
-    # If the run has written all that its plan says, nothing is left to approve.
-    done = not report.is_dry and finished is not None and not finished.exit_code
     lines = [f"The plan's digest is {code(plan.digest)}."] if plan.digest else []
-    if plan.deletions and not done:
-        approval = f"To approve its deletions: {code(f'--approve {plan.deletions}')}."
-        own = f"The digest of its deletions is {code(plan.deletions)}."
+    if deletions := _deletions_to_approve(report):
+        approval = f"To approve its deletions: {code(f'--approve {deletions}')}."
+        own = f"The digest of its deletions is {code(deletions)}."
         lines.append(approval if _is_approvable(plan) else own)
     return "\n\n".join(lines)
+
+
+def _deletions_to_approve(report: RunReport) -> str:
+    """Return the digest of the deletions of a plan; empty if nothing is left to approve."""
+    plan, finished = report.plan, report.finished
+    # A run without a failure has written all that its plan says.
+    done = not report.is_dry and finished is not None and not finished.exit_code
+    return "" if plan is None or done else plan.deletions
 
 
 _FIRST = {
@@ -244,7 +346,7 @@ _FIRST = {
 
 
 def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> _Listing:
-    steps = forecast_steps(report)
+    steps = _steps(report)
     rows = [
         [
             _cell(result.ref.short),
@@ -263,7 +365,7 @@ def _word(done: ObjectDone, step: ApplyStep | RemoveStep | None, report: RunRepo
     """Return what was or would be done with an object; an adoption is more than an update."""
     if not report.is_dry:
         return words_of(done.outcome.text, report.mode)
-    if is_refused(step, done, report):
+    if _is_refused(step, done, report):
         return f"{words_of(Fate.PRUNE.forecast, report.mode)}, but is refused"
     adopts = done.outcome is Outcome.UPDATED and step is not None and step.fate is Fate.ADOPT
     return words_of(Fate.ADOPT.forecast if adopts else done.outcome.forecast, report.mode)
@@ -416,6 +518,181 @@ def _difference(event: ObjectDiff) -> str:
     not_checked = f"\n\n{block(event.not_checked)}" if event.not_checked else ""
     head = f"<details><summary><code>{title}</code> {event.fate.forecast}</summary>"
     return f"{head}\n\n{block(diff, 'diff')}{not_checked}\n\n</details>"
+
+
+# Many sets: a head, a table with a line for each set, what is about the command as a whole, and the
+# details of each set that has any, in a block of its own.
+
+
+_LEAST = 2_000
+"""The bytes that the details of a set get at least, while there are any."""
+_LONGEST = 200
+"""The longest text in a row of the table of sets."""
+_WORST, _DELETES, _CHANGES, _OTHERS = range(4)
+_DELETIONS = frozenset({Outcome.PRUNED, Outcome.DELETED, Outcome.RECREATED})
+
+
+def _page_of_sets(report: RunReport, room: int) -> str:
+    sets = sorted(by_folder(report), key=_rank)
+    digests = _digests_of_sets(sets)
+    # The quarter, so that they do not displace what they are about.
+    last = [text for text in [digests.text(room // 4)] if text] if digests else []
+    reserved = ["", _note(len(sets)), _note_of_sets(len(sets)), *last]
+    fitting = _Fitting(room - len("\n\n".join(reserved).encode()))
+    fitting.add(_head_of_sets(report))
+    if not fitting.kept:
+        return ""
+    fitting.add(_table_of_sets(sets, dry=report.is_dry))
+    notes = (code(_short(str(one))) for one in report.warnings if is_note(one, report))
+    for part in (*notes, *_body(report), *_differences(report, ROWS)):
+        fitting.add(part)
+    shown, others = _details_of_sets(sets, fitting.left)
+    note = [_note_of_sets(others)] if others else []
+    return "\n\n".join([*fitting.parts(), *shown, *note, *last])
+
+
+def _note_of_sets(count: int) -> str:
+    return f"… The details of {counted(count, 'set')} are left out: the page would be too long."
+
+
+def _rank(report: RunReport) -> int:
+    """Return the place of a result: what has failed or was refused comes first, then deletions."""
+    if report.finished is None or report.is_failed:
+        return _WORST
+    outcomes = {one.outcome for one in report.changed}
+    return _DELETES if outcomes & _DELETIONS else _CHANGES if outcomes else _OTHERS
+
+
+def _head_of_sets(report: RunReport) -> str:
+    starts = [one.started for one in report.members.values() if one.started is not None]
+    contexts = {one.context for one in starts}
+    about = f": {counted(len(report.members), 'set')}"
+    if len(contexts) == 1 and (context := contexts.pop()):
+        about += f" → {code(context)}"
+    title = _title(str(report.mode) if starts else "", about, dry=report.is_dry)
+    words = Counter(_failed_in_a_word(report.members[key]) for key in report.failed_sets)
+    failed = ", ".join(f"{counted(count, 'set')} {word}" for word, count in words.items())
+    return "\n\n".join([title, *_ending(report, f"**{failed}.**" if failed else "")])
+
+
+def _failed_in_a_word(report: RunReport) -> str:
+    failure = result_of(report).failure
+    return failure.word if failure is not None and failure.reason else FAILED
+
+
+def _table_of_sets(sets: Sequence[RunReport], *, dry: bool) -> _Listing:
+    rows = [_row([*_cells_of_set(one), _cell(_short(str(result_of(one))))]) for one in sets[:ROWS]]
+    head = _table(["set", "namespace", "input", "plan" if dry else "result"], [])
+    return _Listing(head, rows, len(sets))
+
+
+def _cells_of_set(report: RunReport) -> Iterator[str]:
+    name, namespace = report.name
+    for text in (name, namespace, report.input):
+        yield _cell(_short(text)) if text else ""
+
+
+def _short(text: str) -> str:
+    return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text
+
+
+def _digests_of_sets(sets: Sequence[RunReport]) -> _Listing | None:
+    """Return a table of the digests that bind an apply to each plan, or approve its deletions."""
+    rows = []
+    for one in sets:
+        deletions, plan = _deletions_to_approve(one), one.plan
+        if plan is None or not (plan.digest or deletions):
+            continue
+        approval = ""
+        if deletions and _is_approvable(plan):
+            approval = code(f"--approve {deletions}")
+        elif deletions:
+            approval = f"{code(deletions)}, which no approval allows"
+        name, namespace, _ = _cells_of_set(one)
+        rows.append([name, namespace, code(plan.digest) if plan.digest else "", approval])
+    head = ["set", "namespace", "plan", "deletions"]
+    return _listing("Digests", head, rows[:ROWS], len(rows)) if rows else None
+
+
+def _details_of_sets(sets: Sequence[RunReport], room: int) -> tuple[Sequence[str], int]:
+    """Return the details of each set that has any, and how many do not fit.
+
+    Each gets an equal part of the room, and what others leave of theirs; the diffs get what is left
+    after all other details.
+    """
+    telling = [one for one in sets if _has_details(one)]
+    found: list[_Details] = []
+    for number, one in enumerate(telling):
+        share = max(room // (len(telling) - number), _LEAST)
+        details = _Details(one, _Fitting(min(room, share)))
+        if details.begin():
+            found.append(details)
+            room -= details.size
+    for number, details in enumerate(found):
+        share = room // (len(found) - number)
+        room -= details.add_differences(share, max(1, ROWS // len(found)))
+    return [details.text for details in found], len(telling) - len(found)
+
+
+def _has_details(report: RunReport) -> bool:
+    """Return whether there is more to say of a set than its line in the table does."""
+    failure = result_of(report).failure
+    if failure is not None and failure.word == NOT_RUN:
+        return False
+    differs = (one.diff is not None and one.diff.fate is not Fate.LEAVE for one in report.objects)
+    return report.finished is None or any(differs) or any(True for _ in _body(report))
+
+
+class _Details(Struct):
+    """The details of one of many sets."""
+
+    report: RunReport
+    fitting: _Fitting
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that it takes on the page, with a note about what does not fit."""
+        texts = [self._head, _note(_MANY), _END, *self.fitting.kept]
+        return sum(len(text.encode()) + 2 for text in texts)
+
+    @property
+    def text(self) -> str:
+        """Return the details as a block that can be opened."""
+        return "\n\n".join([self._head, *self.fitting.parts(), _END])
+
+    @property
+    def _head(self) -> str:
+        # An HTML block lasts until a blank line, and contains no Markdown.
+        name, namespace = self.report.name
+        place = f" in namespace {_html(namespace)}" if namespace else ""
+        about = f"{_html(name)}{place} ({_html(self.report.input)})"
+        state = " open" if _rank(self.report) == _WORST else ""
+        summary = f"<summary>{about}: {_html(str(result_of(self.report)))}</summary>"
+        return f"<details{state}>{summary}"
+
+    def begin(self) -> bool:
+        """Add all but the diffs; return whether there is room for any of it."""
+        self.fitting.left -= self.size
+        state = _refused(self.report) if self.report.finished is not None else _UNFINISHED
+        for part in (*filter(None, [state]), *_body(self.report)):
+            self.fitting.add(part)
+        return bool(self.fitting.kept) or (self.fitting.left > 0 and not self.fitting.skipped)
+
+    def add_differences(self, room: int, most: int) -> int:
+        """Add at most so many diffs, and return the bytes that they take."""
+        before = self.size
+        self.fitting.left = room
+        for part in _differences(self.report, most):
+            self.fitting.add(part)
+        return self.size - before
+
+
+_MANY = 1_000_000
+_END = "</details>"
+
+
+def _html(text: str) -> str:
+    return f"<code>{html.escape(visible(_short(text)))}</code>"
 
 
 # Untrusted text is always code, with a fence of more backticks than the text has: there nothing is

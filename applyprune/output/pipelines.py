@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -23,22 +23,22 @@ from applyprune.model.events import (
     Planned,
     PruneBlocked,
     ReadinessReported,
+    SetEvent,
     WarningRaised,
 )
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.identity import Ref
+from applyprune.model.identity import Ref, SetKey
 from applyprune.model.inventory import Mismatch
-from applyprune.model.options import DryRun
 from applyprune.model.plan import ConsequenceKind
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import ArtifactPushed, InputChecked, VersionReport
 from applyprune.model.text import counted, visible, visible_lines, without_commands
 from applyprune.output.json import to_json
-from applyprune.output.markdown import page
+from applyprune.output.markdown import conclusion, is_note, page
 from applyprune.output.plan_text import ConsequenceLines, lifted_guards, with_origins
 from applyprune.output.printers import OutputTarget, RepositoryPaths
-from applyprune.output.report import UNREADY, ObjectReport, RunReport
-from applyprune.output.results import conclusion
+from applyprune.output.report import UNREADY, ObjectReport, RunReport, by_folder
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,8 +52,9 @@ _FAILURE = ("error", "critical")
 _MISMATCH = ("warning", "major")
 _WARNING = ("warning", "minor")
 _SKIPPED = ("warning", "info")
+_NOTE = ("notice", "info")
 _LIFTED = ("notice", "minor")
-_FORECAST = ("notice", "info")
+_FORECAST = _NOTE
 _DELETION = ("notice", "major")
 # A comparison has them too, and the result of each is reported in any case.
 _DELETIONS = frozenset({Fate.PRUNE, Fate.RECREATE})
@@ -74,6 +75,8 @@ class Finding(Struct, frozen=True):
     """The object or the set that a problem is about; any other text names it."""
     check: str = ""
     """What kind of finding it is; empty for that of the problem."""
+    applyset: SetKey | None = None
+    """The set that it is of, where one command runs many."""
 
     @property
     def place(self) -> Origin | None:
@@ -81,9 +84,23 @@ class Finding(Struct, frozen=True):
         own = self.text.origin if isinstance(self.text, Problem) else None
         return own or self.origin
 
+    def naming(self, text: str) -> str:
+        """Return its title or its text, which names the set where there are many."""
+        if self.applyset is None:
+            return text
+        return str(self.applyset) if text == _PROGRAM else f"{self.applyset}: {text}"
+
 
 def findings(event: Event, report: RunReport) -> Iterator[Finding]:
     """Yield the findings of an event that the report has taken."""
+    if isinstance(event, SetEvent):
+        for found in findings(event.event, report.members[event.key]):
+            yield replace(found, applyset=event.key)
+    else:
+        yield from _findings(event, report)
+
+
+def _findings(event: Event, report: RunReport) -> Iterator[Finding]:
     match event:
         case ObjectDone(ref=ref, outcome=outcome, problem=problem) if problem is not None:
             levels = _SKIPPED if outcome is Outcome.SKIPPED else _FAILURE
@@ -96,7 +113,7 @@ def findings(event: Event, report: RunReport) -> Iterator[Finding]:
         case ApplySetListed(name=name, problem=problem) if problem is not None:
             yield Finding(_FAILURE, f"the set {name}", problem, None, name)
         case WarningRaised(problem=problem):
-            yield Finding(_WARNING, _PROGRAM, problem)
+            yield Finding(_NOTE if is_note(problem, report) else _WARNING, _PROGRAM, problem)
         case PruneBlocked(problem=problem):
             yield Finding(_FAILURE, f"the {report.mode.removal} was refused", problem)
         case ErrorRaised(problem=problem):
@@ -160,11 +177,15 @@ class GitHubPrinter:
         self._report.take(event)
         found = list(findings(event, self._report))
         for one in found:
-            self._command(one.levels[0], one.title, str(one.text), one.place)
+            self._command(one.levels[0], one.naming(one.title), str(one.text), one.place)
+        report, about = self._report, ""
+        if isinstance(event, SetEvent):
+            report, about, event = report.members[event.key], f"{event.key}: ", event.event
         if isinstance(event, Finished):
-            self._line(conclusion(self._report))
+            self._line(conclusion(report))
         elif not found:
-            self._log(event)
+            for line in _log_lines(event, report):
+                self._line(f"{about}{line}")
 
     def close(self) -> None:
         """Append the summary to its file; only warn if the file cannot be written."""
@@ -175,31 +196,6 @@ class GitHubPrinter:
         except OSError as error:
             message = f"{self._summary}: {error.strerror}"
             self._command("warning", "the summary could not be written", message, None)
-
-    def _log(self, event: Event) -> None:
-        """Write a result without a finding: a line of the log, no annotation."""
-        match event:
-            case ObjectDone(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
-                reason = f" ({event.reason})" if event.reason else ""
-                started = self._report.started
-                dry = " (dry run)" if started and started.dry_run is not DryRun.OFF else ""
-                self._line(f"{ref} {outcome.text}{dry}{reason}")
-            case EntryListed(entry=entry):
-                self._line(f"{entry.ref} {entry.ownership!s}")
-            case ObjectStatus(ref=ref, readiness=found):
-                self._line(f"{ref} {found.status.text}: {found.message}")
-            case ApplySetListed(name=name, namespace=namespace, objects=objects):
-                self._line(f"{name} in namespace {namespace}: {counted(objects or 0, 'object')}")
-            case VersionReport(client=client, server=server):
-                self._line(f"applyprune {client}{f', server {server}' if server else ''}")
-            case ArtifactPushed(artifact=artifact):
-                self._line(artifact)
-            case InputChecked(text=text):
-                self._line(text)
-            case Explanation(ref=ref, verdict=verdict, reasons=reasons):
-                self._line(f"{ref}: {verdict}")
-                for reason in reasons:
-                    self._line(f"  {reason}")
 
     def _append(self, path: Path) -> None:
         before = path.stat().st_size if path.exists() else 0
@@ -225,6 +221,31 @@ class GitHubPrinter:
     def _line(self, text: str) -> None:
         """Write a line, escaped so that the runner cannot read it as a command."""
         self._out(without_commands(visible(text)))
+
+
+def _log_lines(event: Event, report: RunReport) -> Iterator[str]:
+    """Yield the lines of the log about a result without a finding, which has no annotation."""
+    match event:
+        case ObjectDone(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
+            reason = f" ({event.reason})" if event.reason else ""
+            dry = " (dry run)" if report.is_dry else ""
+            yield f"{ref} {outcome.text}{dry}{reason}"
+        case EntryListed(entry=entry):
+            yield f"{entry.ref} {entry.ownership!s}"
+        case ObjectStatus(ref=ref, readiness=found):
+            yield f"{ref} {found.status.text}: {found.message}"
+        case ApplySetListed(name=name, namespace=namespace, objects=objects):
+            yield f"{name} in namespace {namespace}: {counted(objects or 0, 'object')}"
+        case VersionReport(client=client, server=server):
+            yield f"applyprune {client}{f', server {server}' if server else ''}"
+        case ArtifactPushed(artifact=artifact):
+            yield artifact
+        case InputChecked(text=text):
+            yield text
+        case Explanation(ref=ref, verdict=verdict, reasons=reasons):
+            yield f"{ref}: {verdict}"
+            for reason in reasons:
+                yield f"  {reason}"
 
 
 def _property(text: str) -> str:
@@ -270,14 +291,16 @@ class GitLabPrinter:
         if isinstance(text, Problem):
             check, text = text.kind, _without_line(text, origin)
         path = self._paths.path(origin) or _NO_FILE
-        key = f"{check}\n{path}\n{found.about}\n{text}"
+        # Two sets may have findings with the same text.
+        about = found.about if found.applyset is None else f"{found.applyset}\n{found.about}"
+        key = f"{check}\n{path}\n{about}\n{text}"
         while (digest := hashlib.sha256(key.encode(errors="replace")).hexdigest()) in self._seen:
             # GitLab shows only one of two findings with the same fingerprint.
             key += "\n"
         self._seen.add(digest)
         self._findings.append(
             {
-                "description": visible_lines(text),
+                "description": visible_lines(found.naming(text)),
                 "check_name": f"applyprune/{check}",
                 "fingerprint": digest,
                 "severity": found.levels[1],
@@ -311,7 +334,8 @@ def _without_line(problem: Problem, origin: Origin | None) -> str:
 
 
 # ``-o junit``, in the schema of Jenkins' xunit plugin (junit-10): a set is a test suite, an object
-# a test case. It has no field for file and line, so the text contains them.
+# a test case. What is about a command over many sets has a suite of its own. There is no field for
+# file and line, so the text contains them.
 
 
 class JUnitPrinter:
@@ -334,6 +358,23 @@ class JUnitPrinter:
 
 def junit_xml(report: RunReport) -> str:
     """Return the report as XML; it has at least one test case."""
+    suites = list(map(_suite, by_folder(report)))
+    # Where no set has a suite, and for what is about none of them.
+    if not suites or report.finished is None or _tells(report):
+        suites.insert(0, _suite(report))
+    time = {"time": f"{report.finished.elapsed:.3f}"} if report.finished else {}
+    counts = {key: str(sum(int(one.get(key, "")) for one in suites)) for key in _COUNTS}
+    root = ET.Element("testsuites", {"name": _PROGRAM, **counts, **time})
+    root.extend(suites)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
+
+
+_COUNTS = ("tests", "failures", "errors")
+
+
+def _suite(report: RunReport) -> ET.Element:
+    """Return the suite of a set, or of a command."""
     name, namespace = report.name
     suite_name = f"{name} in namespace {namespace}" if name else _PROGRAM
     lines = ConsequenceLines()
@@ -363,28 +404,42 @@ def junit_xml(report: RunReport) -> str:
         "tests": str(len(cases)),
         "failures": str(_count(cases, "failure")),
         "errors": str(_count(cases, "error")),
+        "skipped": str(_count(cases, "skipped")),
     }
     # An unfinished run has no duration.
     time = {"time": f"{report.finished.elapsed:.3f}"} if report.finished else {}
-    root = ET.Element("testsuites", {"name": _PROGRAM, **counts, **time})
-    skipped = {"skipped": str(_count(cases, "skipped"))}
-    suite = ET.SubElement(
-        root, "testsuite", {"name": visible_lines(suite_name), **counts, **skipped, **time}
-    )
-    if report.started is not None:
+    suite = ET.Element("testsuite", {"name": visible_lines(suite_name), **counts, **time})
+    if found := _properties(report):
         properties = ET.SubElement(suite, "properties")
-        started = report.started
-        for key, value in (
-            ("run", started.run), ("mode", started.mode), ("dryRun", started.dry_run),
-            ("context", started.context), ("server", started.server),
-        ):  # fmt: skip
-            ET.SubElement(properties, "property", {"name": key, "value": visible_lines(str(value))})
+        for key, value in found.items():
+            ET.SubElement(properties, "property", {"name": key, "value": visible_lines(value)})
     suite.extend(cases)
     if report.warnings:
         warnings = "\n".join(f"warning: {problem}" for problem in report.warnings)
         ET.SubElement(suite, "system-err").text = visible_lines(warnings)
-    ET.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
+    return suite
+
+
+def _properties(report: RunReport) -> Mapping[str, str]:
+    started = report.started
+    found = (
+        {}
+        if started is None
+        else {
+            "run": started.run,
+            "mode": str(started.mode),
+            "dryRun": str(started.dry_run),
+            "context": started.context,
+            "server": started.server,
+        }
+    )
+    return found if report.key is None else {**found, "input": report.input}
+
+
+def _tells(report: RunReport) -> bool:
+    """Return whether anything is about a command over many sets, and not about one of them."""
+    own = (report.objects, report.sets, report.mismatches, report.errors, report.warnings)
+    return any(own) or report.verdict is not None
 
 
 def _object(object_report: ObjectReport, consequences: Sequence[str]) -> ET.Element:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -47,6 +48,9 @@ from applyprune.model.text import and_more, counted
 from applyprune.output.terminal import table
 from applyprune.planning.plan import verdict
 from applyprune.values import hiding
+
+if TYPE_CHECKING:
+    from applyprune.output.results import SetResult
 
 
 class RunReport(Struct):
@@ -102,7 +106,7 @@ class RunReport(Struct):
     def _rows(self) -> list[tuple[str, str, str, str]]:
         """Return the table as rows, the first of which is its head."""
         if self.members:
-            return [_COLUMNS_OF_SETS, *map(_row_of_set, self.members.values())]
+            return [_COLUMNS_OF_SETS, *map(_row_of_set, by_folder(self))]
         return [_COLUMNS, *map(_row, self.objects)]
 
     def _summary(self) -> str:
@@ -288,10 +292,8 @@ def _row(one: ObjectReport) -> tuple[str, str, str, str]:
 
 
 def _row_of_set(report: RunReport) -> tuple[str, str, str, str]:
-    from applyprune.output.results import result_of_set
-
     name, namespace = report.name
-    return name, namespace or "-", report.input or "-", result_of_set(report)
+    return name, namespace or "-", report.input or "-", str(result_of(report))
 
 
 UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND, Status.OTHER_SET})
@@ -350,6 +352,25 @@ class ObjectReport(Struct):
 def with_members(report: RunReport) -> list[RunReport]:
     """Return a report, and those of its sets if there are many."""
     return [report, *report.members.values()]
+
+
+def result_of(report: RunReport) -> SetResult:
+    """Return how the run of one of many sets has ended, in words."""
+    from applyprune.output.results import SetResult
+
+    return SetResult(
+        report.finished,
+        report.mode,
+        report.is_dry,
+        report.plan,
+        report.prune_blocked,
+        report.errors,
+    )
+
+
+def by_folder(report: RunReport) -> list[RunReport]:
+    """Return the reports of many sets by their folders; sets side by side end in any order."""
+    return sorted(report.members.values(), key=lambda one: (one.input.split("/"), one.name))
 
 
 def report_of(events: Iterable[Event]) -> RunReport:

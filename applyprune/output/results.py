@@ -1,169 +1,120 @@
-"""What a run has come to, in words: for a page, a line of a log, and a row of a table of sets."""
+"""What the run of one of many sets has come to, in words: for a row of a table of sets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from typing import NamedTuple
 
-from applyprune.model.events import ObjectDone
+from msgspec import Struct
+
+from applyprune.model.events import Finished
 from applyprune.model.fate import Outcome
-from applyprune.model.identity import Ref
-from applyprune.model.plan import ApplyStep, Plan, RemoveStep
+from applyprune.model.options import Mode
+from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import counted
 from applyprune.output.plan_text import plan_counts, words_of
-from applyprune.output.report import ObjectReport, RunReport, with_members
 from applyprune.planning.guards import WOULD_DELETE
+from applyprune.values import pattern
 
-_NO_CHANGES = (Outcome.UNCHANGED, Outcome.NOT_PRUNED, Outcome.SKIPPED, Outcome.FAILED)
-_REFUSED = "(refused)"
-_REFUSALS = frozenset({ProblemKind.PRUNE_REFUSED, ProblemKind.NOT_APPROVED})
-NOT_RUN = "not run: "
-"""How the error of a set begins that was not run, because another one has failed."""
-
-
-def conclusion(report: RunReport) -> str:
-    """Return the result of a run: ``web: 2 created, 1 failed in 0.3 s, exit code 3``.
-
-    If nothing is written, it is a forecast: ``web: 2 to create in 0.3 s``. For many sets, that is
-    their number and the sum of their counts.
-    """
-    finished = report.finished
-    about = _about(report)
-    if finished is None:
-        return f"{about}not finished"
-    parts = [f"{count} {words}" for words, count in counts_in_words(report).items()]
-    different = len(report.mismatches)
-    if not parts and different:
-        parts = [f"{different} mismatch{'' if different == 1 else 'es'}"]
-    is_run = report.key is not None or any(one.started for one in with_members(report))
-    if not parts and not is_run and not finished.exit_code:
-        parts = ["done"]
-    result = ", ".join(parts) or ("nothing done" if finished.exit_code else "nothing to do")
-    code = f", exit code {finished.exit_code}" if finished.exit_code else ""
-    return f"{about}{result} in {finished.elapsed:.1f} s{code}"
+FAILED, REFUSED = "failed", "refused"
+NOT_RUN = "not run"
+"""How the error of a set begins that was not run, because another one has failed, before a colon.
+"""
 
 
-def _about(report: RunReport) -> str:
-    name, namespace = report.name
-    if report.members:
-        return f"{counted(len(report.members), 'set')}: "
-    if report.key is not None:
-        return f"{name} in namespace {namespace}: "
-    return f"{name}: " if name else ""
+class Failure(NamedTuple):
+    """Why the run of a set has failed or was refused as a whole, or was not made."""
+
+    word: str
+    """``failed``, ``refused``, ``not run``, or what happened instead; then there is no reason."""
+    reason: str
+
+    def __str__(self) -> str:
+        """Return both."""
+        return f"{self.word}: {self.reason}" if self.reason else self.word
 
 
-def counts_in_words(report: RunReport) -> Mapping[str, int]:
-    """Return the number of objects by what was done with them, or would be; none of them is 0.
+class SetResult(Struct, frozen=True):
+    """How the run of a set has ended. None of it is about a single object."""
 
-    Many sets are counted together.
-    """
-    counts = report.finished.counts if report.finished is not None else {}
-    if not report.is_dry:
-        return {
-            words_of(outcome.text, report.mode): count
-            for outcome in Outcome
-            if (count := counts.get(outcome, 0))
-        }
-    runs = with_members(report)
-    applies = chain.from_iterable(run.plan.applies for run in runs if run.plan is not None)
-    words = plan_counts(counts, Plan(tuple(applies), ()), report.mode)
-    refused = sum(map(_refused_removals, runs))
-    kept = words_of(Outcome.NOT_PRUNED.task, report.mode)
-    to_delete = words_of(Outcome.PRUNED.task, report.mode)
-    all_words = {
-        f"{to_delete} {_REFUSED}": refused,
-        **words,
-        kept: words.get(kept, 0) - refused,
-    }
-    return {word: count for word, count in all_words.items() if count > 0}
+    finished: Finished | None
+    mode: Mode = Mode.APPLY
+    is_dry: bool = False
+    plan: Plan | None = None
+    refusal: Problem | None = None
+    """Why a guard has refused the whole prune."""
+    errors: Sequence[Problem] = ()
+    """What has ended the run."""
 
+    def __str__(self) -> str:
+        """Return the result: ``2 to update, 1 to prune``, ``refused: …; 2 updated``."""
+        if self.finished is None:
+            return "not finished"
+        counts = {outcome: count for outcome, count in self.finished.counts.items() if count}
+        changes, failure = _without(counts, Outcome.UNCHANGED), self.failure
+        if failure is None:
+            return self._in_words(changes or counts) or "nothing to do"
+        if self.refusal is not None:
+            # Of a plan that is refused, nothing would be done.
+            changes = {} if self.is_dry else _without(changes, Outcome.NOT_PRUNED)
+        return "; ".join(filter(None, (str(failure), self._in_words(changes))))
 
-def _refused_removals(report: RunReport) -> int:
-    steps = forecast_steps(report)
-    done = [one.result for one in report.objects if one.result is not None]
-    return sum(is_refused(steps.get(one.ref), one, report) for one in done)
+    def _in_words(self, counts: Mapping[Outcome, int]) -> str:
+        found = counts_in_words(counts, self.plan, self.mode, dry=self.is_dry)
+        return ", ".join(f"{count} {words}" for words, count in found.items())
 
+    @property
+    def failure(self) -> Failure | None:
+        """Return why the run has failed as a whole; None if it has not, or objects have."""
+        if self.errors:
+            return self._error(*self.errors)
+        if self.refusal is not None:
+            return Failure(REFUSED, self._refused(self.refusal))
+        ended, objects = self.finished, (Outcome.FAILED, Outcome.SKIPPED)
+        if ended is None or ended.problem is None or any(map(ended.counts.get, objects)):
+            return None
+        return Failure(FAILED, _first_sentence(ended.problem.message))
 
-def forecast_steps(report: RunReport) -> Mapping[Ref, ApplyStep | RemoveStep]:
-    """Return the step of each object in the plan of a run that writes nothing."""
-    if not report.is_dry or report.plan is None:
-        return {}
-    return {step.entry.ref: step for step in report.plan.steps}
+    def _error(self, first: Problem, *others: Problem) -> Failure:
+        more = f" (and {counted(len(others), 'more error')})" if others else ""
+        said = _first_sentence(first.message)
+        word, _, reason = said.partition(": ")
+        if word == NOT_RUN:
+            return Failure(word, f"{reason}{more}")
+        declined = first.kind is ProblemKind.DECLINED
+        return Failure(f"{said}{more}", "") if declined else Failure(FAILED, f"{said}{more}")
 
-
-def is_refused(step: ApplyStep | RemoveStep | None, done: ObjectDone, report: RunReport) -> bool:
-    """Return whether only a refusal of the whole prune keeps an object from being pruned."""
-    is_doomed = isinstance(step, RemoveStep) and step.is_doomed
-    return is_doomed and done.outcome is Outcome.NOT_PRUNED and report.prune_blocked is not None
-
-
-# One of many sets.
-
-
-def result_of_set(report: RunReport) -> str:
-    """Return what one of many sets has come to: ``2 to update, 1 to prune``, ``failed: …``."""
-    if report.finished is None:
-        return "not finished"
-    words = [f"{count} {word}" for word, count in changes_of(report).items()]
-    parts = [", ".join(words), failure_of(report)]
-    if result := "; ".join(filter(None, parts)):
-        return result
-    if report.is_failed:
-        return f"failed: exit code {report.exit_code}"
-    others = [f"{count} {word}" for word, count in counts_in_words(report).items()]
-    return ", ".join(others) or "nothing to do"
-
-
-def changes_of(report: RunReport) -> Mapping[str, int]:
-    """Return the number of objects that are changed, by what is done with them."""
-    others = {
-        words_of(words, report.mode)
-        for outcome in _NO_CHANGES
-        for words in (outcome.text, outcome.task)
-    }
-    counts = counts_in_words(report)
-    return {
-        words: count
-        for words, count in counts.items()
-        if words not in others and not words.endswith(_REFUSED)
-    }
+    def _refused(self, problem: Problem) -> str:
+        """Return what is refused: ``the prune would delete 4 of 6 objects``."""
+        what = problem.message.partition(WOULD_DELETE)[2]
+        if not what:
+            is_short = problem.kind is ProblemKind.PRUNE_REFUSED and problem.reason
+            return _first_sentence(problem.reason if is_short else problem.message)
+        count, _, rest = what.partition(" ")
+        results = self.plan.guards if self.plan is not None else ()
+        live = next((found for one in results if (found := _LIVE.search(one.message))), None)
+        # What goes with them is not of the set.
+        of = f" of {counted(int(live[1]), 'object')}" if live and "," not in rest else f" {rest}"
+        return f"the {self.mode.removal} would delete {count}{of}"
 
 
-def failure_of(report: RunReport) -> str:
-    """Return why a run was refused or has failed, or was not made; empty if neither."""
-    if report.errors:
-        first = report.errors[0]
-        if first.message.startswith(NOT_RUN):
-            return first.message
-        return f"failed: {_and_others(first.message, len(report.errors))}"
-    failed = [one for one in report.objects if one.problem and one.outcome is not Outcome.SKIPPED]
-    blocked, verdict = report.prune_blocked, report.verdict
-    if failed:
-        kinds = {one.problem.kind for one in failed if one.problem is not None}
-        word = "refused" if kinds <= _REFUSALS else "failed"
-        return f"{word}: {_and_others(_failure(failed), len(failed))}"
-    if blocked is not None:
-        return _refusal(blocked, report)
-    return f"failed: {verdict.message}" if verdict is not None else ""
+_LIVE = pattern(r"the set's (\d+) live object")
 
 
-def _and_others(message: str, count: int) -> str:
-    return f"{message}, and {count - 1} more" if count > 1 else message
+def counts_in_words(
+    counts: Mapping[Outcome, int], plan: Plan | None, mode: Mode, *, dry: bool
+) -> Mapping[str, int]:
+    """Return the counts of a run, each by its words; none of them is 0."""
+    if dry:
+        return plan_counts(counts, plan, mode)
+    found = ((outcome, counts.get(outcome, 0)) for outcome in Outcome)
+    return {words_of(outcome.text, mode): count for outcome, count in found if count}
 
 
-def _failure(failed: Sequence[ObjectReport]) -> str:
-    """Return the message of the first object, which names it."""
-    first = failed[0]
-    message = first.problem.message if first.problem is not None else ""
-    return message if first.ref.short in message else f"{first.ref.short}: {message}"
+def _without(counts: Mapping[Outcome, int], outcome: Outcome) -> dict[Outcome, int]:
+    return {one: count for one, count in counts.items() if one is not outcome}
 
 
-def _refusal(blocked: Problem, report: RunReport) -> str:
-    removal, what = report.mode.removal, blocked.message.partition(WOULD_DELETE)[2]
-    if what:
-        return f"refused: the {removal} would delete {what}"
-    if blocked.message == f"the {removal} was refused":
-        reason = blocked.reason.partition("\n")[0]
-        return f"refused: {reason}" if reason else f"refused: the {removal}"
-    return f"refused: {blocked.message}"
+def _first_sentence(text: str) -> str:
+    return (text.splitlines() or [""])[0].partition(". ")[0]

@@ -227,15 +227,22 @@ def test_unfinished_file_is_valid_and_says_so() -> None:
             assert [one["severity"] for one in json.loads(draft)] == ["blocker"]
 
 
+TAGS = {"failure": "@failures", "error": "@errors", "skipped": "@skipped"}
+
+
 def test_junit_counts_match_its_content() -> None:
-    """The numbers of the suite are those of its cases."""
+    """The numbers of a suite are those of its cases, and those of the whole are their sums."""
     text = printed("junit")
     found: Any = JUNIT.to_dict(text)
-    (suite,) = found["testsuite"]
-    cases = suite["testcase"]
-    assert int(suite["@tests"]) == len(cases)
-    for attribute, tag in (("@failures", "failure"), ("@errors", "error"), ("@skipped", "skipped")):
-        assert int(suite[attribute]) == sum(tag in one for one in cases)
+    suites = found["testsuite"]
+    for suite in suites:
+        cases = suite["testcase"]
+        assert int(suite["@tests"]) == len(cases)
+        for tag, attribute in TAGS.items():
+            assert int(suite[attribute]) == sum(tag in one for one in cases)
+    for attribute in ("@tests", "@failures", "@errors"):
+        assert int(found[attribute]) == sum(int(suite[attribute]) for suite in suites)
+    cases = suites[0]["testcase"]
     (failed,) = (one for one in cases if one["@name"] == "deployment.apps/web in namespace home")
     assert failed["@classname"] == "apps/Deployment"
     assert "manifests/web.yaml:12:3" in failed["failure"][0]["$"]
