@@ -71,7 +71,7 @@ class SharedReads:
     def objects(
         self, resource: Resource, selector: str, *, full: bool
     ) -> Sequence[LiveObject] | None:
-        """Return the objects of a kind that a label selects; None if they must be read anew."""
+        """Return the objects of a kind that a label selects; None if this run must read them."""
         key, _, label = selector.partition("=")
         with self._lock:
             is_alone = key != PART_OF or label not in self._sets or label in self._alone
