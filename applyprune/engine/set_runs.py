@@ -100,9 +100,12 @@ class SetRuns(Struct):
 
     def _dry_runs(self) -> Iterator[Event]:
         order = self.order.with_needs(dict.fromkeys(self.order.needs, ()))
+        # Of two sets that use each other, one would have to begin without the other one.
+        needs = start_order(self.order, self.between.uses).needs
 
         def command_of(key: SetKey) -> CommandSets:
-            return self.between.seen_by(key, self.removed, before=self.between.uses.get(key, ()))
+            before = [one for one in self.between.uses.get(key, ()) if one in needs[key]]
+            return self.between.seen_by(key, self.removed, before=before)
 
         for key, event in self._side_by_side(order, order, self.runs, command_of):
             if event is not None:
