@@ -252,6 +252,7 @@ def run_many(
             between,
             session.stop,
             many.concerned.removed,
+            [key for key, one in runs.items() if one.given is None],
             is_dry=all(one.options.dry_run is not DryRun.OFF for one in runs.values()),
         )
         session.cluster.remember_kinds()

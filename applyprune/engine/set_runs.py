@@ -70,6 +70,8 @@ class SetRuns(Struct):
     cancellation: Cancellation
     removed: Sequence[SetKey] = ()
     """Sets whose files are gone: others may take their objects."""
+    unread: Sequence[SetKey] = ()
+    """Sets whose input cannot be read: it may have what another set no longer has."""
     is_dry: bool = False
     """Whether nothing is applied, so that no set has to wait for another one."""
     finished: dict[SetKey, Finished] = field(default_factory=dict)
@@ -105,7 +107,7 @@ class SetRuns(Struct):
 
         def command_of(key: SetKey) -> CommandSets:
             before = [one for one in self.between.uses.get(key, ()) if one in needs[key]]
-            return self.between.seen_by(key, self.removed, before=before)
+            return self._seen_by(key, before)
 
         for key, event in self._side_by_side(order, order, self.runs, command_of):
             if event is not None:
@@ -118,9 +120,11 @@ class SetRuns(Struct):
 
         def command_of(key: SetKey) -> CommandSets:
             later = [str(one) for one in dependents[key] if one in self.runs]
-            reason = f"only after {and_more(later, _SHOWN)}" if later else ""
-            begun[key] = _FirstRun(reason)
-            return replace(self.between.seen_by(key, self.removed), prunes_after=reason)
+            seen = self._seen_by(key)
+            if later and not seen.prunes_after:
+                seen = replace(seen, prunes_after=f"only after {and_more(later, _SHOWN)}")
+            begun[key] = _FirstRun(seen.prunes_after)
+            return seen
 
         for key, event in self._side_by_side(start, self.order, self.runs, command_of):
             first = begun[key]
@@ -140,11 +144,7 @@ class SetRuns(Struct):
 
     def _second_runs(self, order: SetOrder, held: Mapping[SetKey, _FirstRun]) -> Iterator[Event]:
         """Prune in sets that others need, each after those; and forget what has moved."""
-
-        def command_of(key: SetKey) -> CommandSets:
-            return self.between.seen_by(key, self.removed)
-
-        for key, event in self._side_by_side(order, order, held, command_of):
+        for key, event in self._side_by_side(order, order, held, self._seen_by):
             if event is None:
                 continue
             first = held[key]
@@ -161,6 +161,17 @@ class SetRuns(Struct):
                     f"the set {ways[key][-1]}, which needs it, has failed" if key in ways else ""
                 )
                 yield from self._ended(key, first, reason)
+
+    def _seen_by(self, key: SetKey, before: Collection[SetKey] = ()) -> CommandSets:
+        """Return what a run of a set must know of the others."""
+        seen = self.between.seen_by(key, self.removed, before=before)
+        if not self.unread:  # guard: unread-input-may-claim always
+            return seen
+        sets = "set" if len(self.unread) == 1 else "sets"
+        unread = and_more([str(one) for one in self.unread], _SHOWN)
+        return replace(
+            seen, prunes_after=f"the input of the {sets} {unread} cannot be read, and may have it"
+        )
 
     def _ended(self, key: SetKey, first: _FirstRun, reason: str = "") -> Iterator[Event]:
         """Yield what a second run would have done as not done, and the end of the first."""

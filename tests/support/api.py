@@ -181,8 +181,14 @@ def writes(audit: AuditTrail, *, dry_runs: bool = False) -> list[str]:
         and event["verb"] in WRITES
         and not event["requestURI"].startswith(REVIEWS)
         and (dry_runs or "dryRun=All" not in event["requestURI"])
-        and (dry_runs or not (event.get("requestObject") or {}).get("dryRun"))
+        and (dry_runs or not _options(event).get("dryRun"))
     ]
+
+
+def _options(event: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of a request; a list of changes has no options in it."""
+    body = event.get("requestObject")
+    return body if isinstance(body, dict) else {}
 
 
 def status_writes(audit: AuditTrail, namespace: str) -> int:

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from applyprune.cli.many_runs import many_sets, run_many
+from applyprune.cli.many_runs import PlansOutput, many_sets, run_many
 from applyprune.cli.reporting import Reporting, with_finished
 from applyprune.cli.run import apply, plan
 from applyprune.cli.target import ClusterTarget
 from applyprune.model.events import ErrorRaised, Event, Finished, SetEvent, WarningRaised
 from applyprune.model.options import DryRun, Mode
+from applyprune.planning.approval import PlanFile
 from applyprune.sources.folders import API_VERSION, KIND
+from applyprune.sources.plan_files import read_plans
 from applyprune.values import replace
+from tests.support.command import Ended, applyprune
 from tests.support.input_files import write_input
 from tests.support.stage import Stage, Story
 
@@ -111,36 +114,49 @@ class SetFolders(Struct):
         self,
         *words: str,
         since: str | None = None,
+        plans: Path | None = None,
         agreed: Mapping[SetKey, Consent] | None = None,
-        **options: Any,
     ) -> ManyStory:
-        """Apply all sets in this process; ``words`` are options of the command line."""
-        return self._run(apply, words, since, agreed, mode=Mode.APPLY, **options)
+        """Apply all sets in this process; ``words`` are options of the command line.
 
-    def plan(self, *words: str, since: str | None = None) -> ManyStory:
-        """Make a dry run of all sets in this process."""
-        return self._run(plan, words, since, None, dry_run=DryRun.SERVER)
+        ``plans`` is a file that the run is bound to, and ``agreed`` what somebody has agreed to.
+        """
+        return self._run(apply, words, since, plans=plans, agreed=agreed, mode=Mode.APPLY)
+
+    def plan(self, *words: str, since: str | None = None, out: Path | None = None) -> ManyStory:
+        """Make a dry run of all sets in this process; write the plans to a file."""
+        how = Reporting(quiet=True)
+        output = PlansOutput(how, str(self.folder), str(out), 3600.0) if out else None
+        return self._run(plan, words, since, output=output, dry_run=DryRun.SERVER)
+
+    def call(self, *words: str | Path) -> Ended:
+        """Run a command in a process of its own, in the folder above the sets."""
+        return applyprune(*words, kubeconfig=self.kubeconfig, cwd=self.folder.parent)
 
     def _run(
         self,
         verb: click.Command,
         words: tuple[str, ...],
         since: str | None,
-        agreed: Mapping[SetKey, Consent] | None,
+        *,
+        plans: Path | None = None,
+        agreed: Mapping[SetKey, Consent] | None = None,
+        output: PlansOutput | None = None,
         **options: Any,
     ) -> ManyStory:
-        folder = str(self.folder)
-        target = ClusterTarget(str(self.kubeconfig), "", "")
+        folder, target = str(self.folder), ClusterTarget(str(self.kubeconfig), "", "")
 
         def options_of(call: SetCall) -> Options:
             found: Options = call.values["options"]
             return replace(found, **options)
 
-        made = verb.make_context("applyprune", ["--all-in", folder, *words])
         said: list[Event] = []
-        with made:
-            many = many_sets(made, folder, since, target, Reporting(quiet=True))
-            for event in with_finished(run_many(many, options_of, agreed=agreed)):
+        with verb.make_context("applyprune", ["--all-in", folder, *words]) as made:
+            bound = None if plans is None else read_plans(plans)
+            assert not isinstance(bound, PlanFile)
+            many = many_sets(made, folder, since, target, Reporting(quiet=True), bound)
+            events = run_many(many, options_of, agreed=agreed, output=output)
+            for event in with_finished(events):
                 said.append(event)
                 if isinstance(event, SetEvent):
                     self.seen(event.key.name, event.event)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from applyprune.model.events import Event, InventoryWritten, ObjectDone, Planned
-from applyprune.model.fate import Outcome
+from applyprune.model.events import ObjectDone
 from applyprune.model.inventory import Ownership
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api, AuditTrail, writes
-from tests.support.objects import DEPLOYMENT, SECRET, config_map, of_kind
+from tests.support.objects import DEPLOYMENT, SECRET, config_map, crd, custom_resource, of_kind
 from tests.support.repository import Repository
 from tests.support.set_folders import SetFolders
 
@@ -34,16 +33,14 @@ def uids(api: Api, sets: SetFolders, *names: str) -> dict[str, str]:
     return {name: one["metadata"]["uid"] for name, one in found.items()}
 
 
-def has(sets: SetFolders, api: Api, layout: Mapping[str, str]) -> None:
-    """Fail unless each set lists exactly these objects, as owned, and they have its label."""
-    for name, moved in layout.items():
-        stage = sets.stage(name)
-        entries = stage.inventory().entries
-        assert {ref.name for ref in entries} == {f"of-{name}", *moved}
-        assert {one.ownership for one in entries.values()} == {Ownership.OWNED}
-        for one in moved:
-            labels = api.get(stage.path(one))["metadata"]["labels"]
-            assert labels[PART_OF] == stage.target.id
+def has(sets: SetFolders, api: Api, name: str, moved: Collection[str]) -> None:
+    """Fail unless a set lists exactly these objects, as owned, and they have its label."""
+    stage = sets.stage(name)
+    entries = stage.inventory().entries
+    assert {ref.name for ref in entries} == {f"of-{name}", *moved}
+    assert {one.ownership for one in entries.values()} == {Ownership.OWNED}
+    for one in moved:
+        assert api.get(stage.path(one))["metadata"]["labels"][PART_OF] == stage.target.id
 
 
 NEEDS = {
@@ -81,7 +78,8 @@ def test_object_moves_in_one_command(
     assert story.outcomes == planned.outcomes
     assert not [one for one in writes(audit) if one.startswith("delete")]
     assert uids(api, sets, *moved) == known
-    has(sets, api, {name: {one["metadata"]["name"] for one in now} for name, now in after.items()})
+    for name, now in after.items():
+        has(sets, api, name, {one["metadata"]["name"] for one in now})
     again = sets.apply()
     assert set(again.outcomes.values()) == {"unchanged"}
 
@@ -107,17 +105,21 @@ def test_objects_of_other_kinds_and_scopes_move(sets: SetFolders, api: Api) -> N
     assert [one["metadata"]["uid"] for one in after] == [one["metadata"]["uid"] for one in before]
     assert after[2]["spec"] == before[2]["spec"]
     assert {one["metadata"]["uid"] for one in api.get(stage.path("", "pods"))["items"]} == pods
-    assert sets.listed("a", "b") == {"a": {"of-a"}, "b": {"of-b", role["metadata"]["name"], "s", "web"}}
+    assert sets.listed("a", "b") == {
+        "a": {"of-a"},
+        "b": {"of-b", role["metadata"]["name"], "s", "web"},
+    }
     write(sets, {"a": [], "b": []})
     assert sets.apply("--max-prune", "3").end.exit_code == 0
     assert not any(map(api.exists, paths))
 
 
+@pytest.mark.holds("given-in-command")
 def test_adopted_object_stays_adopted(sets: SetFolders, api: Api) -> None:
     """No set has created it, so none deletes it: also after it has moved."""
     api.create(sets.stage("a").path(), X)
     write(sets, {"a": [X], "b": []})
-    assert sets.apply("--force-conflicts").end.exit_code == 0
+    assert sets.apply("--conflicts=force").end.exit_code == 0
     write(sets, {"a": [], "b": [X]})
     assert sets.apply().end.exit_code == 0
     entries = sets.stage("b").inventory().entries
@@ -125,6 +127,51 @@ def test_adopted_object_stays_adopted(sets: SetFolders, api: Api) -> None:
     write(sets, {"a": [], "b": []})
     assert sets.apply().outcomes["b/x"] == "orphaned"
     assert api.exists(sets.stage("a").path("x"))
+
+
+def test_object_moves_to_a_set_of_another_namespace(
+    sets: SetFolders, api: Api, fresh_name: str
+) -> None:
+    """It stays in its own namespace; only the inventory is elsewhere."""
+    api.create("/api/v1/namespaces", of_kind("Namespace", fresh_name))
+    sets.write("a", STAYS["a"], config_map("x", namespace=sets.namespace))
+    sets.write("b", STAYS["b"], namespace=fresh_name)
+    assert sets.apply().end.exit_code == 0
+    known = uids(api, sets, "x")
+    sets.write("a", STAYS["a"])
+    sets.write("b", STAYS["b"], config_map("x", namespace=sets.namespace), namespace=fresh_name)
+    assert sets.apply().outcomes == {
+        "a/of-a": "unchanged", "a/x": "removed-from-inventory",
+        "b/of-b": "unchanged", "b/x": "updated",
+    }  # fmt: skip
+    assert uids(api, sets, "x") == known
+
+
+def test_set_whose_objects_all_leave_may_keep_nothing_but_one(sets: SetFolders, api: Api) -> None:
+    """What moves is no deletion, so it does not count for the limits of a prune."""
+    many = [config_map(f"many-{number}") for number in range(8)]
+    write(sets, {"a": many, "b": []})
+    assert sets.apply().end.exit_code == 0
+    write(sets, {"a": [], "b": many})
+    assert sets.plan().end.exit_code == 0
+    assert sets.apply().exit_codes == {"a": 0, "b": 0}
+    assert sets.listed("a") == {"a": {"of-a"}}
+
+
+def test_giver_that_fails_gives_nevertheless(sets: SetFolders, api: Api) -> None:
+    """Its input has the object no more; its next run says who has it."""
+    write(sets, {"a": [X], "b": []})
+    assert sets.apply().end.exit_code == 0
+    known = uids(api, sets, "x")
+    api.create(sets.stage("a").path(), config_map("theirs"))
+    sets.write("a", STAYS["a"], config_map("theirs"), adopt="none")
+    write(sets, {"b": [X]})
+    story = sets.apply()
+    assert story.exit_codes == {"a": 3, "b": 0}
+    assert uids(api, sets, "x") == known
+    write(sets, {"a": []})
+    assert sets.apply().outcomes["a/x"] == "removed-from-inventory"
+    assert uids(api, sets, "x") == known
 
 
 # The taker fails.
@@ -141,7 +188,7 @@ def test_object_of_a_taker_that_fails_stays_with_its_giver(
     sets: SetFolders, api: Api, fault: str
 ) -> None:
     """It is neither pruned nor orphaned, and the next command mends it."""
-    write(sets, {"a": [X], "b": [Y] * 1, "c": []})
+    write(sets, {"a": [X], "c": []})
     sets.write("b", STAYS["b"], *(config_map(f"old-{number}") for number in range(6)))
     assert sets.apply().end.exit_code == 0
     known = uids(api, sets, "x")
@@ -157,27 +204,28 @@ def test_object_of_a_taker_that_fails_stays_with_its_giver(
     story = sets.apply()
     assert story.exit_codes["b"] > 1
     assert story.end.exit_code > 1
-    assert story.outcomes["a/x"] == "left", story.outcomes
+    assert story.outcomes["a/x"] == "not-pruned"
     assert story.sets["a"].reasons["configmap/x"] == f"it moves to the set {sets.namespace}/b"
     assert uids(api, sets, "x") == known
     assert sets.listed("a") == {"a": {"of-a", "x"}}
-    sets.write("b", STAYS["b"], config_map("x", "new"), *olds, conflicts="force", max__prune="6")
+    sets.write("b", STAYS["b"], config_map("x", "new"), *olds)
     sets.write("c", STAYS["c"])
-    assert sets.apply().end.exit_code == 0
+    assert sets.apply("--conflicts=force", "--max-prune=6").end.exit_code == 0
     assert uids(api, sets, "x") == known
     assert sets.listed("a") == {"a": {"of-a"}}
     assert "x" in sets.listed("b")["b"]
 
 
+@pytest.mark.holds("unread-input-may-claim")
 def test_input_that_cannot_be_read_may_have_what_moves(sets: SetFolders, api: Api) -> None:
     """As long as it is unknown, no set of the command deletes anything."""
-    write(sets, {"a": [X, Y], "b": []})
+    write(sets, {"a": [X, Y, Z], "b": []})
     assert sets.apply().end.exit_code == 0
     known = uids(api, sets, "x", "y")
-    write(sets, {"a": [], "b": [X]})
+    write(sets, {"a": [Z], "b": [X]})
     good = (sets.folder / "b" / "m.json").read_text()
     (sets.folder / "b" / "m.json").write_text(good + "{")
-    for story in (sets.plan(), sets.apply()):
+    for story in (sets.plan("--max-prune=2"), sets.apply("--max-prune=2")):
         assert story.exit_codes == {"a": 0, "b": 2}
         assert story.outcomes["a/x"] == story.outcomes["a/y"] == "not-pruned"
         assert f"the input of the set {sets.namespace}/b" in story.sets["a"].reasons["configmap/x"]
@@ -192,7 +240,6 @@ def test_input_that_cannot_be_read_may_have_what_moves(sets: SetFolders, api: Ap
 # What is no move.
 
 
-@pytest.mark.holds("given-in-command")
 def test_set_outside_of_the_command_gives_nothing(
     sets: SetFolders, api: Api, tmp_path: Path
 ) -> None:
@@ -200,7 +247,8 @@ def test_set_outside_of_the_command_gives_nothing(
     repository = Repository(tmp_path / "repository")
     sets.folder = repository.root / "sets"
     write(sets, {"a": [X], "b": []})
-    repository.commit()
+    repository.git("add", "-A")
+    repository.git("commit", "-q", "-m", "first")
     assert sets.apply().end.exit_code == 0
     write(sets, {"b": [X]})
     story = sets.apply(since="HEAD")
@@ -218,7 +266,8 @@ def test_object_of_a_set_whose_folder_is_gone_is_taken(
     repository = Repository(tmp_path / "repository")
     sets.folder = repository.root / "sets"
     write(sets, {"a": [X], "b": []})
-    repository.commit()
+    repository.git("add", "-A")
+    repository.git("commit", "-q", "-m", "first")
     assert sets.apply().end.exit_code == 0
     known = uids(api, sets, "x", "of-a")
     sets.remove("a")
@@ -240,8 +289,9 @@ def test_object_of_two_sets_ends_both_before_anything_is_written(
     write(sets, {"a": [X], "b": [X], "c": []})
     planned, story = sets.plan(), sets.apply()
     assert planned.exit_codes == story.exit_codes == {"a": 2, "b": 2, "c": 0}
-    assert f"configmap/x -n {sets.namespace} is in the input of the set" in story.errors("a")
-    assert "b/m.json:2:1" in story.errors("a")
+    for name, other in ("ab", "ba"):
+        assert f"is in the input of the set {sets.namespace}/{other}, too" in story.errors(name)
+        assert f"{other}/m.json:2" in story.errors(name)
     assert not api.exists(sets.stage("a").path("x"))
     assert not [one for one in writes(audit) if "applyprune-a" in one or "applyprune-b" in one]
 
@@ -259,5 +309,13 @@ def test_object_that_a_set_only_needs_is_no_claim(sets: SetFolders, api: Api) ->
 
 
 @pytest.mark.holds("claimed-by-giver")
-def test_set_takes_no_object_that_its_owner_still_has(sets: SetFolders, api: Api) -> None:
-    """Both have it in their input, one of them only since the plan: neither gives it."""
+def test_object_that_its_set_still_has_is_not_given(crd_sets: SetFolders, crds: Api) -> None:
+    """Only the server knows that a custom kind is without namespaces, so nobody could see it."""
+    kind, name = "Undivided", f"x-{crd_sets.namespace}"
+    crd_sets.write("kinds", crd(kind, scope="Cluster"))
+    crd_sets.write("a", custom_resource(name, kind))
+    assert crd_sets.apply().end.exit_code == 0
+    crd_sets.write("b", custom_resource(name, kind), namespace="default")
+    story = crd_sets.apply()
+    assert story.exit_codes == {"kinds": 0, "a": 0, "b": 3}
+    assert "it belongs to the set a" in str(story.sets["b"].of(ObjectDone)[0].problem)
