@@ -132,8 +132,7 @@ class SetRuns(Struct):
                 if not first.keeps(event):
                     yield self._of(key, event)
             elif first.end is not None:
-                if first.end.exit_code:
-                    self._failed.add(key)
+                self._note(key, first.end)
                 if first.kept and not first.end.exit_code:
                     held[key] = first
                 else:
@@ -149,8 +148,7 @@ class SetRuns(Struct):
                 continue
             first = held[key]
             if isinstance(event, Finished):
-                if event.exit_code:
-                    self._failed.add(key)
+                self._note(key, event)
                 yield self._of(key, first.end_with(event))
             elif first.adds(event):
                 yield self._of(key, event)
@@ -172,6 +170,12 @@ class SetRuns(Struct):
         return replace(
             seen, prunes_after=f"the input of the {sets} {unread} cannot be read, and may have it"
         )
+
+    def _note(self, key: SetKey, end: Finished) -> None:
+        """Take note of a set that has failed; one that a signal has cut off has not."""
+        is_cut = self.cancellation.requested and end.exit_code == self.cancellation.exit_code
+        if end.exit_code and not is_cut:
+            self._failed.add(key)
 
     def _ended(self, key: SetKey, first: _FirstRun, reason: str = "") -> Iterator[Event]:
         """Yield what a second run would have done as not done, and the end of the first."""
