@@ -171,6 +171,15 @@ def test_sets_of_a_dry_run_wait_for_none() -> None:
     assert {command.prunes_after for _, command in runs.began} == {""}
 
 
+def test_of_two_sets_that_use_each_other_one_gets_nothing_from_the_other() -> None:
+    """An apply has to begin with one of them."""
+    brought = manifest({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    between = BetweenSets((A, B), brings={A: [brought], B: [brought]}, uses={A: [B], B: [A]})
+    runs = Runs(ordered(a="", b=""), between, is_dry=True)
+    runs.events()
+    assert sorted(command.coming for _, command in runs.began) == [(), (brought,)]
+
+
 def test_sets_that_use_one_that_failed_still_run() -> None:
     """Its Namespace may be there since long ago."""
     runs = Runs(ordered(a="", b=""), BetweenSets((A, B), uses={A: [B]}))
@@ -288,6 +297,19 @@ def test_failed_first_run_has_no_second_one() -> None:
     assert outcomes(found[A]) == ["unchanged", "not-pruned"]
 
 
+@pytest.mark.holds("unread-input-may-claim")
+def test_nothing_is_pruned_while_the_input_of_a_set_is_unknown() -> None:
+    """Neither at once, nor in a second run."""
+    runs = Runs(ordered(a="", b="a", c="", d=""))
+    runs.all.unread = [D]
+    removing(runs, A)
+    removing(runs, C)
+    found = runs.events()
+    reason = "the input of the set shop/d cannot be read, and may have it"
+    assert {command.prunes_after for _, command in runs.began} == {reason}
+    assert outcomes(found[A]) == outcomes(found[C]) == ["unchanged", "not-pruned"]
+
+
 # The end of the command.
 
 
@@ -316,6 +338,22 @@ def test_signal_lets_no_more_set_begin_and_nothing_be_pruned() -> None:
     assert [str(one.problem) for one in found[B] if isinstance(one, ErrorRaised)] == [
         "interrupted: nothing was changed"
     ]
+
+
+def test_set_that_a_signal_has_cut_off_has_not_failed() -> None:
+    """What depends on it was interrupted, too."""
+    runs = Runs(ordered(a="", b="a"))
+
+    def script(_: CommandSets) -> Iterator[Event]:
+        runs.stop.request()
+        yield ended(130)
+
+    runs.scripts[A] = script
+    (error, end) = runs.events()[B]
+    assert isinstance(error, ErrorRaised)
+    assert str(error.problem) == "interrupted: nothing was changed"
+    assert end == runs.all.finished[B]
+    assert runs.all.finished[B].exit_code == 130
 
 
 def test_bug_in_one_run_is_raised_when_the_others_have_ended() -> None:
