@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks``: applyprune beside kubectl, kapp and kapply, in one run."""
+"""``python -m tests.benchmarks``: applyprune beside kubectl and others, in one run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Of a controller, CPU and memory (PSS) are sums over all its processes."""
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="Instead of each row's own number.")
 @click.option("--quick", is_flag=True, help="Fewer rounds, without the long rows.")
-@click.option("--peers/--no-peers", default=True, help="Whether to run kapp and kapply too.")
+@click.option("--peers/--no-peers", default=True, help="Whether to run kapp, kapply and helmfile.")
 @click.option("--bundles", default=1000, show_default=True, help="How many the last rows have.")
 @click.option(
     "--beside",
@@ -90,11 +90,7 @@ def main(
 
 def _keep(report: Report, target: Path) -> None:
     """Write the figures, with those of other rows that are there."""
-    whole = Report(report.machine, report.versions, dict(report.results))
-    if target.exists():
-        before = read_report(target)
-        if before.title == report.title:
-            whole.results = before.results | report.results
+    whole = read_report(target).updated(report) if target.exists() else report
     whole.write(target)
 
 

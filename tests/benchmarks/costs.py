@@ -12,6 +12,7 @@ import click
 
 from tests.benchmarks.rows import Measured
 from tests.benchmarks.workload import write_manifests
+from tests.support.forty_services import ENVIRONMENTS, committed
 from tests.support.pseudo_terminal import PseudoTerminal
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tests.benchmarks.rows import Figures, Results, Row
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
+_IN_EACH = 28
+"""Objects of a set whose files are compared with a commit."""
 _LIMIT = 1800.0
 """Seconds after which a command has failed, and the others still have their turn."""
 
@@ -64,15 +67,26 @@ def measure(rows: Sequence[Row], rounds: int, programs: Programs) -> Results:
     objects = programs.folder / "objects"
     if rows[0].work.objects:
         write_manifests(objects, rows[0].work.objects, "read", rows[0].work.namespaces)
+    one, folder = programs.folder / "repository/deploy/prod/web", programs.folder / "repository"
+    if rows[0].work.sets:
+        _write_sets(folder, rows[0].work.sets, one)
+    places = {"objects": objects, "sets": folder / "deploy", "one": one}
     results: Results = {row.name: {} for row in rows}
     for turn in range(-1, rounds):
         for row in rows:
             for program in programs.of(row):
                 measured = results[row.name].setdefault(program, Measured())
-                command = programs.command(program, row.command, objects=objects)
+                command = programs.command(program, row.command, **places)
                 cost = cost_of(command, programs.environment(program))
                 measured.failure = measured.failure or cost.problem()
                 if turn >= 0:
                     measured.samples.append(cost.figures)
     click.echo(f"{', '.join(row.name for row in rows)}: {rounds} rounds", err=True)
     return results
+
+
+def _write_sets(folder: Path, sets: int, one: Path) -> None:
+    """Write so many sets with 25 files each, and commit them; then change a file of one."""
+    committed(folder, sets // len(ENVIRONMENTS), _IN_EACH, builds=False)
+    file = one / "manifests/flags.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("one", "two"), encoding="utf-8")

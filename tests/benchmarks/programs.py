@@ -17,7 +17,21 @@ from applyprune import __version__
 from applyprune.errors import AccessError
 from applyprune.localplane import ensure_built, progress_on
 from tests.benchmarks import bare_client
-from tests.benchmarks.rows import BARE, CLICK, KAPP, KAPPLY, KUBECTL, OTHER, OURS, UNCHECKED
+from tests.benchmarks.rows import (
+    ALL_IN,
+    BARE,
+    CLICK,
+    HELMFILE,
+    KAPP,
+    KAPPLY,
+    KUBECTL,
+    KUBECTL_LOOP,
+    LOOP,
+    ONE_SET,
+    OTHER,
+    OURS,
+    UNCHECKED,
+)
 from tests.components import PEERS, ensure_peer
 
 if TYPE_CHECKING:
@@ -31,7 +45,10 @@ _APPLYPRUNE = Path(sysconfig.get_path("scripts"), "applyprune")
 
 It nests calls so that Python 3.11 maps and unmaps 16 KiB of its stack 2,500 times during imports.
 """
-_PEERS = (KAPP, KAPPLY)
+_PEERS = (KAPP, KAPPLY, HELMFILE)
+_HELM = "helm4"
+"""What helmfile calls."""
+_LOOP, _SHELL = Path(__file__).with_name("loop.sh"), Path("/bin/sh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +98,25 @@ CALLS: Mapping[str, Mapping[str, Call]] = {
         "status": Call("status {manifests}"),
         "diff": Call("diff {manifests}", (1,), _DIFFERS),
     },
+    ALL_IN: {"apply": Call("apply --all-in {sets} --yes")},
+    ONE_SET: {"apply": Call("apply {name} -f {manifests} --yes")},
+    LOOP: {"apply": Call(f"{_LOOP} {{sets}} {{applyprune}} apply --yes")},
+    KUBECTL_LOOP: {"apply": Call(f"{_LOOP} {{sets}} {{kubectl}} apply --server-side -f manifests")},
+    # By default, it starts Helm for all releases at once.
+    HELMFILE: {"apply": Call("--file {sets}/helmfile.yaml sync --skip-deps --concurrency 8")},
     BARE: {"apply": Call("-m tests.benchmarks.bare_client {requests}")},
     CLICK: {"apply": Call("")},
 }
 """By program and step; what has no call of its own for a prune applies again."""
+
+
+_AGENTS = {
+    BARE: bare_client.AGENT,
+    LOOP: "applyprune/",
+    KUBECTL_LOOP: "kubectl/",
+    HELMFILE: "Helm/",
+}
+"""How the User-Agent of requests begins, where it is not the name of the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +140,19 @@ class Programs:
 
     def agent(self, program: str) -> str:
         """Return how the User-Agent of a program's requests begins."""
-        return bare_client.AGENT if program == BARE else f"{self.paths[program].name}/"
+        return _AGENTS.get(program, f"{self.paths[program].name}/")
 
     def command(self, program: str, words: Sequence[str], **values: object) -> list[str | Path]:
         """Return a command; values take the place of their names in the words."""
         given = ("-c", CLICK) if program == CLICK else words
         path = Path(sys.executable) if given[0] == "-c" else self.paths[program]
-        return [path, *(word.format(**values) for word in given)]
+        known = {OURS: self.paths[OURS], KUBECTL: self.paths[KUBECTL], **values}
+        return [path, *(word.format(**known) for word in given)]
+
+    @property
+    def helm(self) -> Path:
+        """Return what helmfile calls."""
+        return self.paths[_HELM]
 
     def environment(self, program: str, kubeconfig: Path | None = None) -> dict[str, str]:
         """Return what is added to the environment."""
@@ -128,7 +166,14 @@ class Programs:
             "PYTHONPYCACHEPREFIX": caches,
             **({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {}),
             **({"PYTHONPATH": str(self.other)} if program == OTHER else {}),
+            **(_helm_home(self.folder / "helm") if program == HELMFILE else {}),
         }
+
+
+def _helm_home(folder: Path) -> dict[str, str]:
+    """Return what keeps Helm and helmfile from other hosts, and from the user's own files."""
+    homes = ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "HELMFILE_CACHE_HOME")
+    return {**dict.fromkeys(homes, str(folder)), "HELMFILE_UPGRADE_NOTICE_DISABLED": "1"}
 
 
 def programs_in(folder: Path, *, peers: bool, other: Path | None, bundles: int) -> Programs:
@@ -143,9 +188,13 @@ def programs_in(folder: Path, *, peers: bool, other: Path | None, bundles: int) 
         "Kubernetes": json.loads(asked.stdout)["clientVersion"]["gitVersion"],
     }
     paths = {OURS: _APPLYPRUNE, UNCHECKED: _APPLYPRUNE, OTHER: _APPLYPRUNE}
+    paths |= {ALL_IN: _APPLYPRUNE, ONE_SET: _APPLYPRUNE, LOOP: _SHELL, KUBECTL_LOOP: _SHELL}
     paths |= {KUBECTL: binaries.kubectl, BARE: Path(sys.executable), CLICK: Path(sys.executable)}
     for name in _PEERS if peers else ():
         try:
+            if name == HELMFILE:
+                paths[_HELM] = ensure_peer(_HELM, progress_on(sys.stderr))
+                versions["Helm"] = PEERS[_HELM].version
             paths[name] = ensure_peer(name, progress_on(sys.stderr))
             versions[name] = PEERS[name].version
         except AccessError as error:

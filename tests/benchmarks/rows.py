@@ -11,6 +11,13 @@ OTHER = "applyprune of --beside"
 KUBECTL, KAPP, KAPPLY = "kubectl", "kapp", "kapply"
 BARE = "bare client"
 """It sends prepared requests on 16 connections, and does nothing else."""
+ALL_IN = "applyprune --all-in"
+ONE_SET = "applyprune, one set"
+"""The objects of many sets in one."""
+LOOP, KUBECTL_LOOP = "applyprune in a loop", "kubectl in a loop"
+"""A shell runs a command for each set."""
+HELMFILE = "helmfile"
+"""Each set is a release of Helm 4."""
 CLICK = "import click"
 """A Python that imports the command line's library, and does nothing."""
 
@@ -71,6 +78,8 @@ class Target:
     row: str = ""
     """The row of the other; empty for the same."""
     program: str = OURS
+    adds: bool = False
+    """Whether it may be so much more than that of the other, and not so many times that."""
 
     @property
     def text(self) -> str:
@@ -79,6 +88,8 @@ class Target:
         if self.beside:
             figure = {"cpu": "CPU time", "seconds": "time"}.get(self.figure, self.figure)
             other = self.row if self.beside == self.program else self.beside
+            if self.adds:
+                return f"{program}{figure} ≤ {other} + {self.most:g} s"
             return f"{program}{figure} ≤ {self.most:g} × {other}"
         unit = _UNITS.get(self.figure, self.figure)
         return f"{program}≤ {self.most:,g} {unit}" if self.most else f"no {unit}"
@@ -89,6 +100,8 @@ class Target:
         if value is None or not self.beside:
             return value
         other = results.get(self.row or row, {}).get(self.beside, _NOTHING).figure(self.figure)
+        if self.adds and other is not None:
+            return max(0.0, value - other)
         return value / other if other else None
 
 
@@ -103,6 +116,8 @@ class Work:
     """The rounds of a quick run; 0 leaves its rows out."""
     objects: int = 0
     namespaces: int = 1
+    sets: int = 0
+    """In how many sets the objects are, or the files are of which a row checks some; 0 for one."""
     slow: bool = False
     """Whether everything but the first apply goes through a slow proxy."""
 
@@ -134,10 +149,13 @@ _TEN = Work("sets", rounds=9, quick=3, objects=10)
 _THOUSAND = Work("sets", rounds=5, quick=1, objects=1000, namespaces=10)
 _MANY = Work("sets", rounds=3, objects=10_000, namespaces=20)
 _HALVED = Work("sets", rounds=5, objects=2000, namespaces=20)
+_EIGHTY = Work("sets", rounds=3, objects=640, namespaces=4, sets=80)
+_SINCE = Work("costs", rounds=9, quick=3, sets=80)
 _SLOW = Work("sets", rounds=5, objects=1000, namespaces=10, slow=True)
 _BUNDLES = Work("bundles", rounds=1)
 _FIRST = (OURS, UNCHECKED, KUBECTL, KAPP, KAPPLY)
 _NEXT = (OURS, KUBECTL, KAPP, KAPPLY)
+_TOGETHER = (ALL_IN, ONE_SET, LOOP, KUBECTL_LOOP, HELMFILE)
 _LOAD = "import applyprune; assert len(applyprune.load('{objects}')) == 100_000"
 
 _IMPORTS = "every command imports more"
@@ -272,6 +290,50 @@ ROWS = (
             Target("memory", 150, "a list is held as a whole, or objects as more than their text"),
             Target("requests", 32, "lists have smaller pages, or are read twice"),
         ),
+    ),
+    Row(
+        "first-80x8",
+        "80 sets of 8 objects, first time",
+        _EIGHTY,
+        _TOGETHER,
+        "as of 1,000 objects; each set has a lock and an inventory of its own",
+        (
+            Target("seconds", 0.5, "sets wait for each other", LOOP, program=ALL_IN),
+            Target("requests", 3050, "each set takes a request more", program=ALL_IN),
+            Target("memory", 2, "more than the sets that run is held", LOOP, program=ALL_IN),
+        ),
+    ),
+    Row(
+        "again-80x8",
+        "80 sets of 8 objects, nothing changed",
+        _EIGHTY,
+        _TOGETHER,
+        "the CPU time to read and to plan; each set reads its inventory and its objects",
+        (
+            Target("seconds", 2, "each set takes more work", ONE_SET, program=ALL_IN),
+            Target("seconds", 0.15, "each set starts again", LOOP, program=ALL_IN),
+            Target("memory", 2, "more than the sets that run is held", LOOP, program=ALL_IN),
+            Target("requests", 30, "each set takes a request", program=ALL_IN),
+            Target("writes", 0, "a run without a change writes", program=ALL_IN),
+        ),
+    ),
+    Row(
+        "check",
+        "1 set of 28 objects, `check`",
+        _SINCE,
+        (OURS,),
+        _START_LIMITS,
+        command=("check", "--all-in", "{one}"),
+    ),
+    Row(
+        "since",
+        "2,000 files of 80 sets, one changed, `check --changed-since`",
+        _SINCE,
+        (OURS,),
+        "as `check` of that set; then the CPU time to read 80 configuration files, and to compare "
+        "each file with Git's",
+        (Target("seconds", 0.3, "files are read twice", OURS, "check", adds=True),),
+        command=("check", "--all-in", "{sets}", "--changed-since", "HEAD"),
     ),
     Row(
         "read",

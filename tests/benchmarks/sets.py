@@ -18,8 +18,25 @@ from tests.benchmarks import bare_client
 from tests.benchmarks.costs import cost_of
 from tests.benchmarks.programs import CALLS
 from tests.benchmarks.requests import count
-from tests.benchmarks.rows import BARE, CLICK, KAPPLY, OTHER, OURS, STEPS, Measured
-from tests.benchmarks.workload import COLLECTIONS, change, halve, write_manifests
+from tests.benchmarks.rows import (
+    BARE,
+    CLICK,
+    HELMFILE,
+    KAPPLY,
+    ONE_SET,
+    OTHER,
+    OURS,
+    STEPS,
+    Measured,
+    Work,
+)
+from tests.benchmarks.workload import (
+    COLLECTIONS,
+    change,
+    halve,
+    texts_of_sets,
+    write_manifests,
+)
 from tests.support.api import Api, AuditTrail
 from tests.support.fault_proxy import FaultProxy, faults
 
@@ -30,12 +47,14 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.benchmarks.costs import Cost
     from tests.benchmarks.programs import Programs
-    from tests.benchmarks.rows import Results, Row, Work
+    from tests.benchmarks.rows import Results, Row
     from tests.support.fault_proxy import Exchange, Fault
     from tests.support.fault_proxy.exchange import Wire
 
 _MOST = 12_000
 """Objects on one plane: what a program lists should be about its own."""
+_SMALL, _SMALLEST = Work("sets", 1, objects=10), Work("sets", 1, objects=2)
+_SMALL_SETS = Work("sets", 1, objects=16, sets=2)
 _DELAY = 0.05
 _FIRST_REFUSED, _EVERY = 5, 100
 """The first request that is answered with 429, and after how many more the next one is."""
@@ -48,6 +67,20 @@ metadata:
   labels: {{cli-utils.sigs.k8s.io/inventory-id: {name}}}
 """
 """Of kapply, beside the manifests."""
+_CONFIGURATION = """\
+apiVersion: applyprune.dev/v1alpha1
+kind: Config
+name: {name}
+namespace: default
+filename: manifests
+"""
+_RELEASE = """\
+  - name: {name}
+    namespace: default
+    chart: ./{name}
+"""
+"""Of a set of many, for helmfile."""
+_CHART = "apiVersion: v2\nname: {name}\nversion: 1.0.0\n"
 
 
 def measure(rows: Sequence[Row], rounds: int, programs: Programs) -> Results:
@@ -67,7 +100,7 @@ def measure(rows: Sequence[Row], rounds: int, programs: Programs) -> Results:
             for program in turns:
                 if left < work.objects:
                     planes.close()
-                    site = planes.enter_context(_site(programs, turns))
+                    site = planes.enter_context(_site(programs, turns, work))
                     left = _MOST
                 left -= work.objects
                 _round(site, program, work, wanted[program])
@@ -91,6 +124,11 @@ class _Set:
         return self.folder / "manifests"
 
     @property
+    def sets(self) -> Path:
+        """Return where each of many sets has a folder."""
+        return self.folder / "sets"
+
+    @property
     def requests(self) -> Path:
         """Return what the bare client sends."""
         return self.folder / "requests.json"
@@ -107,17 +145,47 @@ class _Site:
     folder: Path
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
-    def new_set(self, program: str, objects: int, namespaces: int) -> _Set:
-        """Write a set for a program."""
+    def new_set(self, program: str, work: Work) -> _Set:
+        """Write a set for a program, or many sets."""
         name = f"set-{next(self.numbers):04}"
-        found = _Set(name, self.folder / name, objects)
-        write_manifests(found.manifests, objects, name, namespaces)
+        found = _Set(name, self.folder / name, work.objects)
+        if work.sets:
+            self._write_sets(program, work, found)
+            return found
+        write_manifests(found.manifests, work.objects, name, work.namespaces)
         if program == BARE:
             bare_client.prepare(found.manifests, found.requests, self.plane, "PATCH")
         if program == KAPPLY:
             text = _INVENTORY.format(name=name)
             (found.manifests / "inventory-template.yml").write_text(text, encoding="utf-8")
         return found
+
+    def _write_sets(self, program: str, work: Work, found: _Set) -> None:
+        """Write many sets, or a set with all their files; make the namespaces."""
+        found.objects += work.namespaces
+        for number in range(work.namespaces):
+            body = {"apiVersion": "v1", "kind": "Namespace"}
+            metadata = {"name": f"{found.name}-{number}"}
+            self.api.create(COLLECTIONS["Namespace"], {**body, "metadata": metadata})
+        sets = dict(texts_of_sets(work.sets, work.objects, found.name, work.namespaces))
+        files: dict[Path, str] = {}
+        for name, text in sets.items():
+            folder = found.sets / name
+            if program == ONE_SET:
+                files[found.manifests / f"{name}.yaml"] = text
+            elif program == HELMFILE:
+                files[folder / "Chart.yaml"] = _CHART.format(name=name)
+                files[folder / "templates/objects.yaml"] = text
+            else:
+                files[folder / "applyprune.yaml"] = _CONFIGURATION.format(name=name)
+                files[folder / "manifests/objects.yaml"] = text
+        if program == HELMFILE:
+            releases = "".join(_RELEASE.format(name=name) for name in sets)
+            text = f"helmBinary: {self.programs.helm}\nreleases:\n{releases}"
+            files[found.sets / "helmfile.yaml"] = text
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
 
     def run(self, program: str, step: str, which: _Set, kubeconfig: Path) -> tuple[Cost, str]:
         """Run a step; return its cost, and what was wrong with it."""
@@ -126,6 +194,7 @@ class _Site:
         values = {
             "name": which.name,
             "manifests": which.manifests,
+            "sets": which.sets,
             "requests": which.requests,
             "objects": which.objects,
         }
@@ -151,7 +220,7 @@ class _Site:
 
 
 @contextmanager
-def _site(programs: Programs, used: Iterable[str]) -> Iterator[_Site]:
+def _site(programs: Programs, used: Iterable[str], work: Work) -> Iterator[_Site]:
     """Start a plane of the API server and etcd only, and let each program apply a set there twice.
 
     That fills the discovery caches, the page cache, and the bytecode of applyprune.
@@ -164,7 +233,7 @@ def _site(programs: Programs, used: Iterable[str]) -> Iterator[_Site]:
     ):
         site = _Site(programs, plane, api, AuditTrail(plane, api), folder)
         for program in used:
-            small = site.new_set(program, 10, 1)
+            small = site.new_set(program, _SMALL_SETS if work.sets else _SMALL)
             for _ in range(1 if program == BARE else 2):
                 site.run(program, "apply", small, plane.kubeconfig)
         yield site
@@ -175,7 +244,7 @@ def _round(site: _Site, program: str, work: Work, wanted: Mapping[str, Measured]
     """Measure each step that a row wants; after a failure the program has failed in all of them."""
     if any(one.failure for one in wanted.values()):
         return
-    which = site.new_set(program, work.objects, work.namespaces)
+    which = site.new_set(program, work)
     kubeconfig = site.plane.kubeconfig
     with ExitStack() as stack:
         link = None
@@ -187,7 +256,7 @@ def _round(site: _Site, program: str, work: Work, wanted: Mapping[str, Measured]
                 link = stack.enter_context(_slow_link(site.plane, which.folder))
                 kubeconfig = link.kubeconfig
                 # Another server, and so another cache of its kinds: a small set fills it before.
-                site.run(program, "apply", site.new_set(program, 2, 1), kubeconfig)
+                site.run(program, "apply", site.new_set(program, _SMALLEST), kubeconfig)
                 link.restart()
             site.audit.restart()
             cost, problem = site.run(program, step, which, kubeconfig)

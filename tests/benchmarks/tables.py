@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING
 
 from applyprune.output.terminal import table
 from tests.benchmarks.rows import (
+    ALL_IN,
     BARE,
     CLICK,
+    HELMFILE,
     KAPP,
     KAPPLY,
     KUBECTL,
+    KUBECTL_LOOP,
+    LOOP,
+    ONE_SET,
     OURS,
     ROWS,
     UNCHECKED,
@@ -37,6 +42,14 @@ _COLUMNS = {
     "bare client, or `import click`": (BARE, CLICK),
 }
 """The columns of the table in docs/benchmarks.md; a row has one of the programs of a column."""
+_OF_MANY = {
+    "`apply --all-in`": (ALL_IN,),
+    "all objects in one set": (ONE_SET,),
+    "`apply` in a loop": (LOOP,),
+    "kubectl in a loop": (KUBECTL_LOOP,),
+    HELMFILE: (HELMFILE,),
+}
+"""The columns of the rows about many sets."""
 _HEAD = ("JOB", "PROGRAM", "MEDIAN", "LEAST", "CPU", "MB", "REQUESTS", "WRITES", "OTHERS")
 _USUAL = ("seconds", "cpu", "memory", "requests", "writes")
 
@@ -67,7 +80,7 @@ class Report:
             f"{row.title}: {program} failed: {found.failure}"
             for row in self.rows
             for program, found in self.results[row.name].items()
-            if found.failure and program not in {KAPP, KAPPLY}
+            if found.failure and program not in {KAPP, KAPPLY, HELMFILE}
         ]
 
     @property
@@ -88,6 +101,19 @@ class Report:
             for target in row.targets
             if (value := target.value(row.name, self.results)) is not None
         ]
+
+    def updated(self, report: Report) -> Report:
+        """Return a newer report, with the rows of this one if both are of the same programs.
+
+        One may have peers that the other has not.
+        """
+        shared = self.versions.keys() & report.versions.keys()
+        parts = [(self.machine[part], report.machine[part]) for part in ("cores", "system")]
+        parts += [(self.versions[name], report.versions[name]) for name in shared]
+        if any(before != now for before, now in parts):
+            return report
+        versions = {**self.versions, **report.versions}
+        return Report(report.machine, versions, self.results | report.results)
 
     def write(self, path: Path) -> None:
         """Write everything as JSON."""
@@ -167,8 +193,12 @@ def whole_table() -> str:
     ]
     head = ("| job | target | measured | it is missed when |", "|---|---|---|---|")
     limits = {row.name: row.limit for row in report.rows}
-    whole = _markdown(report, report.rows, _COLUMNS, limits)
-    return "\n".join((whole, "", *head, *targets))
+    many = [row for row in report.rows if ALL_IN in row.programs]
+    rows = [row for row in report.rows if row not in many]
+    whole = [_markdown(report, rows, _COLUMNS, limits), ""]
+    if many:
+        whole += [_markdown(report, many, _OF_MANY, limits), ""]
+    return "\n".join((*whole, *head, *targets))
 
 
 def _markdown(

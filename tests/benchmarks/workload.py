@@ -5,6 +5,10 @@ from __future__ import annotations
 from itertools import cycle, islice
 from pathlib import Path
 from string import Template
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _PER_NAMESPACE = 100
 _NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: $namespace\n"
@@ -46,6 +50,26 @@ def write_manifests(folder: Path, objects: int, prefix: str, namespaces: int = 0
         texts[name].append(text)
     for name, documents in texts.items():
         (folder / f"{name}.yaml").write_text("---\n".join(documents), encoding="utf-8")
+
+
+def texts_of_sets(
+    sets: int, objects: int, prefix: str, namespaces: int
+) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each of many sets: each has the objects of one application.
+
+    Together they have so many objects, without the Namespaces.
+    """
+    each = [one for one in _APPLICATION if one != (_SECRET, "-more")]
+    assert sets * len(each) == objects
+    for number in range(sets):
+        values = {"namespace": f"{prefix}-{number % namespaces}"}
+        yield (
+            f"{prefix}-{number}",
+            "---\n".join(
+                Template(template).substitute(values, number=f"{number}{more}")
+                for template, more in each
+            ),
+        )
 
 
 def change(folder: Path, most: int = 10) -> int:

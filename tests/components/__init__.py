@@ -63,6 +63,9 @@ def _peer(name: str, module: str, program: str, duration: str) -> Peer:
 PEERS: Mapping[str, Peer] = {
     "helm3": _peer("helm3", "helm.sh/helm/v3", "helm", "about 1 minute on 2 cores"),
     "helm4": _peer("helm4", "helm.sh/helm/v4", "helm", "about 2 minutes on 2 cores"),
+    "helmfile": _peer(
+        "helmfile", "github.com/helmfile/helmfile", "helmfile", "about 5 minutes on 2 cores"
+    ),
     "kapp": _peer("kapp", "carvel.dev/kapp", "kapp", "about 2 minutes on 2 cores"),
     "kapply": _peer("kapply", "sigs.k8s.io/cli-utils", "cmd", "about 2 minutes on 2 cores"),
 }
