@@ -488,9 +488,12 @@ def decode_plan_files(data: bytes, *, source: str) -> PlanFiles | PlanFile:
     try:
         folder = _typed(str, json.loads(b"{" + head + b"}")["folder"])
         files = [decode_plan_file(one, source=source) for one in _plans_in(rest.decode())]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise _invalid(source, "is not a valid plan file", reason=str(error)) from error
-    return PlanFiles(folder, tuple(files))
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        raise _invalid(source, "is not a valid plan file", reason="it is malformed") from error
+    plans = PlanFiles(folder, tuple(files))
+    if encode_plan_files(plans) != data:  # guard: plans-form never
+        raise _invalid(source, "is not a valid plan file", reason="it is malformed")
+    return plans
 
 
 def _plans_in(text: str) -> Iterator[bytes]:

@@ -48,7 +48,7 @@ def forge(path: Path, file: PlanFile, **changes: Any) -> None:
     path.write_bytes(encode_plan_file(sealed(replace(file, **changes))))
 
 
-def with_checksum(content: bytes) -> bytes:
+def with_checksum(content: bytes, schema: str = SCHEMA) -> bytes:
     """Return a plan file with this content below its first line, and with the right checksum."""
     checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    return f'{{"schema":"{SCHEMA}","checksum":"{checksum}",\n'.encode() + content
+    return f'{{"schema":"{schema}","checksum":"{checksum}",\n'.encode() + content

@@ -23,7 +23,9 @@ from applyprune.model.plan import ApplyStep, Cascaded, Plan, RemoveStep
 from applyprune.planning.approval import (
     LARGEST,
     PlanFile,
+    PlanFiles,
     encode_plan_file,
+    encode_plan_files,
     misfits,
     plan_file_of,
     refuse_expired,
@@ -72,6 +74,7 @@ _CONTENTS = {
     "plan file is a manifest": b"apiVersion: v1\nkind: ConfigMap\n",
     "plan file edited": _DATA.replace(b'"fate":"prune"', b'"fate":"leave"', 1),
     "plan file cut off": _DATA[:-100],
+    "plan file of many sets": encode_plan_files(PlanFiles("deploy/prod", (FILE,))),
     "plan file of a newer version": _DATA.replace(b"plan/v1", b"plan/v2", 1),
     "plan file forged: other form": _forged(b'"created"', b' "created"'),
     "plan file forged: nothing in a place": _forged(b'"created":', b'"made":'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import resource
 import signal
@@ -17,10 +18,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.planning.approval import LARGEST, encode_plan_file
-from applyprune.sources.plan_files import read_plan, write_plan
+from applyprune.planning.approval import (
+    LARGEST,
+    SCHEMA_OF_MANY,
+    PlanFile,
+    PlanFiles,
+    encode_plan_file,
+    encode_plan_files,
+    sealed,
+)
+from applyprune.sources.plan_files import read_plan, read_plans, write_plan
 from applyprune.values import replace
-from tests.support.plan_files import FILE
+from tests.support.plan_files import FILE, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,6 +83,59 @@ def test_other_file_is_refused_by_its_path(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_plan(path)
     assert (reason in str(caught.value), str(path) in str(caught.value)) == (True, True)
+
+
+OTHER = sealed(replace(FILE, name="api", objects=(), options={"orphan": ("}],[",)}))
+OF_MANY: dict[str, tuple[PlanFile, ...]] = {"none": (), "one": (FILE,), "two": (FILE, OTHER)}
+
+
+@pytest.mark.parametrize("files", OF_MANY.values(), ids=[*OF_MANY])
+def test_plans_of_many_sets_are_read_as_they_were_written(
+    tmp_path: Path, files: tuple[PlanFile, ...]
+) -> None:
+    """The file is JSON, and each plan in it is as in a file of its own."""
+    path, plans = tmp_path / "all.plan", PlanFiles('deploy/"prod"', files)
+    write_plan(path, plans)
+    assert read_plans(path) == plans
+    document = json.loads(path.read_bytes())
+    assert document["folder"] == 'deploy/"prod"'
+    assert document["plans"] == [json.loads(encode_plan_file(one)) for one in files]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    write_plan(path, FILE)
+    assert read_plans(path) == FILE
+    write_plan(path, plans)
+    with pytest.raises(UsageError, match="the plans of many sets"):
+        read_plan(path)
+
+
+@pytest.mark.holds("plans-form")
+def test_plans_of_many_sets_are_refused_if_one_byte_differs(tmp_path: Path) -> None:
+    """Also if a plan is missing, or if one of them was changed with a new checksum around it."""
+    path = tmp_path / "all.plan"
+    data = encode_plan_files(PlanFiles("deploy", (FILE, OTHER)))
+    for at in range(len(data)):
+        path.write_bytes(data[:at])
+        with pytest.raises(UsageError):
+            read_plans(path)
+    for at in range(0, len(data), 7):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(UsageError):
+            read_plans(path)
+    content = data.partition(b"\n")[2]
+    forged = {
+        b'"fate":"prune"': b'"fate":"leave"',
+        b'"folder":"deploy"': b'"folder":7',
+        b'"plans":[': b'"plan":[',
+        b"\n]}": b"\n}}",
+        b"},\n{": b"}\n{",
+        b"\n]}\n": b"\n]} \n",
+    }
+    for old, new in forged.items():
+        assert old in content
+        changed = content.replace(old, new, 1)
+        path.write_bytes(with_checksum(changed, SCHEMA_OF_MANY))
+        with pytest.raises(UsageError, match=r"is not a valid plan file|was changed"):
+            read_plans(path)
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", b"bad\xff".decode("utf-8", "surrogateescape")])
@@ -185,7 +247,7 @@ def test_full_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
 _KILLED = """
 import resource, signal, sys
 from applyprune.sources.plan_files import write_plan
-from tests.support.plan_files import FILE
+from tests.support.plan_files import FILE, with_checksum
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
