@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 RULES: Mapping[str, Sequence[str]] = {
     "Nothing is deleted that must stay": (
         "engine/prune.py",
+        "engine/set_runs.py",
         "planning/bundle_set.py",
         "planning/cascade.py",
         "planning/guards.py",
@@ -36,6 +37,7 @@ RULES: Mapping[str, Sequence[str]] = {
     ),
     "Nothing is taken from others": (
         "planning/applyset.py",
+        "planning/between_sets.py",
         "planning/conflicts.py",
         "planning/decide.py",
         "planning/desired.py",
@@ -46,6 +48,7 @@ RULES: Mapping[str, Sequence[str]] = {
         "planning/marks.py",
         "planning/ownership.py",
         "planning/still_recorded.py",
+        "planning/world.py",
     ),
     "No object is lost track of": (
         "cluster/inventory_format.py",
@@ -58,6 +61,7 @@ RULES: Mapping[str, Sequence[str]] = {
     ),
     "Nothing is done that was not shown and approved": (
         "cli/confirmation.py",
+        "cli/many_runs.py",
         "cli/run.py",
         "cli/session.py",
         "engine/plan_stage.py",

@@ -91,7 +91,7 @@ def test_set_that_needs_more_than_was_agreed_to_changes_nothing(
     assert not [one for one in writes(audit) if "-other" in one or "/new" in one]
 
 
-def test_consent_to_one_set_is_none_to_another(sets: SetFolders) -> None:
+def test_consent_to_one_set_does_not_count_for_another(sets: SetFolders) -> None:
     """A set whose plan nobody has seen may only do what needs no consent."""
     first(sets)
     second(sets)

@@ -107,7 +107,7 @@ def test_set_that_reads_its_inventory_alone_reads_its_objects_alone() -> None:
 
 
 @pytest.mark.holds("fresh-shares")
-def test_what_was_read_is_shared_for_a_moment_only() -> None:
+def test_shared_reads_count_for_a_moment_only() -> None:
     server, clock = Server(), ManualClock()
     reads = SharedReads(server, [A, B], clock)
     clock.passed += 100
