@@ -40,7 +40,7 @@ from applyprune.output.plan_text import step_details, words_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.problem_text import NAMED, reason_of
 from applyprune.output.report import ObjectReport, RunReport, by_folder, result_of, with_members
-from applyprune.output.results import FAILED, NOT_RUN, counts_in_words
+from applyprune.output.results import FAILED, INTERRUPTED, NOT_RUN, REFUSED, counts_in_words
 from applyprune.planning.guards import WOULD_DELETE
 
 ROWS = 200
@@ -577,7 +577,8 @@ def _head_of_sets(report: RunReport) -> str:
 
 def _failed_in_a_word(report: RunReport) -> str:
     failure = result_of(report).failure
-    return failure.word if failure is not None and failure.reason else FAILED
+    words = {REFUSED, INTERRUPTED, NOT_RUN}
+    return failure.word if failure is not None and failure.word in words else FAILED
 
 
 def _table_of_sets(sets: Sequence[RunReport], *, dry: bool) -> _Listing:
@@ -637,7 +638,7 @@ def _details_of_sets(sets: Sequence[RunReport], room: int) -> tuple[Sequence[str
 def _has_details(report: RunReport) -> bool:
     """Return whether there is more to say of a set than its line in the table does."""
     failure = result_of(report).failure
-    if failure is not None and failure.word == NOT_RUN:
+    if failure is not None and report.started is None and failure.word in {NOT_RUN, INTERRUPTED}:
         return False
     differs = (one.diff is not None and one.diff.fate is not Fate.LEAVE for one in report.objects)
     return report.finished is None or any(differs) or any(True for _ in _body(report))

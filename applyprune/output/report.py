@@ -35,7 +35,7 @@ from applyprune.model.identity import Ref, SetKey
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Plan
-from applyprune.model.problem import Origin, Problem
+from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.reports import (
     ArtifactPushed,
     ImportEnded,
@@ -195,6 +195,10 @@ class RunReport(Struct):
 
         What has failed in one of many sets is reported by the events of that set.
         """
+        problem = self.finished.problem if self.finished is not None else None
+        if self.members and problem is not None and problem.kind is ProblemKind.INTERRUPTED:
+            # It says of all sets which are done.
+            return problem
         is_reported = (
             self.failed_sets
             or self.errors
@@ -206,7 +210,7 @@ class RunReport(Struct):
                 for report in self.objects
             )
         )
-        return None if is_reported or self.finished is None else self.finished.problem
+        return None if is_reported else problem
 
     def take(self, event: Event) -> None:
         """Add one event."""

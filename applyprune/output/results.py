@@ -17,17 +17,16 @@ from applyprune.output.plan_text import plan_counts, words_of
 from applyprune.planning.guards import WOULD_DELETE
 from applyprune.values import pattern
 
-FAILED, REFUSED = "failed", "refused"
-NOT_RUN = "not run"
-"""How the error of a set begins that was not run, because another one has failed, before a colon.
-"""
+FAILED, REFUSED, INTERRUPTED, NOT_RUN = "failed", "refused", "interrupted", "not run"
+_WAS_NOT_RUN = " was not run"
+"""How the message of a set ends that waited for one that has failed."""
 
 
 class Failure(NamedTuple):
     """Why the run of a set has failed or was refused as a whole, or was not made."""
 
     word: str
-    """``failed``, ``refused``, ``not run``, or what happened instead; then there is no reason."""
+    """One of the words above, or what happened instead; then there is no reason."""
     reason: str
 
     def __str__(self) -> str:
@@ -78,12 +77,13 @@ class SetResult(Struct, frozen=True):
 
     def _error(self, first: Problem, *others: Problem) -> Failure:
         more = f" (and {counted(len(others), 'more error')})" if others else ""
+        if first.message.endswith(_WAS_NOT_RUN):
+            return Failure(NOT_RUN, first.reason)
+        if first.kind is ProblemKind.INTERRUPTED:
+            return Failure(INTERRUPTED, first.reason)
         said = _first_sentence(first.message)
-        word, _, reason = said.partition(": ")
-        if word == NOT_RUN:
-            return Failure(word, f"{reason}{more}")
         declined = first.kind is ProblemKind.DECLINED
-        return Failure(f"{said}{more}", "") if declined else Failure(FAILED, f"{said}{more}")
+        return Failure(said, "") if declined else Failure(FAILED, f"{said}{more}")
 
     def _refused(self, problem: Problem) -> str:
         """Return what is refused: ``the prune would delete 4 of 6 objects``."""

@@ -37,13 +37,12 @@ from applyprune.output.plan_text import (
     adoptions,
     cluster_line,
     task_counts,
-    words_of,
 )
 from applyprune.output.printers import OutputTarget, Printer, discard
+from applyprune.output.results import NOT_RUN, SetResult, counts_in_words
 from applyprune.output.terminal import Colour, fitted, one_line, styled, table
 from applyprune.output.text import TextPrinter, retry_line
-from applyprune.planning.guards import WOULD_DELETE
-from applyprune.values import pattern, replace
+from applyprune.values import replace
 
 _FORECASTS = frozenset({"plan", "diff", "summary"})
 """The texts of the verbs that write nothing."""
@@ -122,7 +121,7 @@ class SetsPrinter:
         if texts and (one.says or one.finished is None) and not is_in_table:
             self._block(one.heading, texts)
         self._adopted += one.adopted
-        self._rows.append(_Row(one.input, key.namespace or "-", key.name, one.result))
+        self._rows.append(_Row(one.input, key.namespace or "-", key.name, str(one.result)))
 
     def _end(self, finished: Finished | None) -> None:
         self._has_ended = True
@@ -262,7 +261,8 @@ class _SetText:
     @property
     def is_not_run(self) -> bool:
         """Return whether all there is to say is for which other set it was not run."""
-        return any(map(_not_run, self._errors))
+        failure = self.result.failure
+        return failure is not None and failure.word == NOT_RUN
 
     @property
     def adopted(self) -> Adoptions:
@@ -271,50 +271,15 @@ class _SetText:
         return replace(found, count=min(found.count, counts.get(Outcome.UPDATED, 0)))
 
     @property
-    def result(self) -> str:
+    def result(self) -> SetResult:
         """Return its result for the table: ``2 created``, ``refused: the prune would delete …``."""
-        if self.finished is None:
-            return "not finished"
-        counts = {outcome: count for outcome, count in self.finished.counts.items() if count}
-        failure = self._failure(self.finished)
-        adopted = self.adopted if self._is_dry else None
-        if not failure:
-            changes = _without(counts, Outcome.UNCHANGED)
-            return _counts(changes or counts, adopted, self._mode) or "nothing to do"
-        if self._refusal is not None:
-            # Of a plan that is refused, nothing would be done.
-            counts = {} if self._is_dry else _without(counts, Outcome.NOT_PRUNED)
-        done = _counts(_without(counts, Outcome.UNCHANGED), adopted, self._mode)
-        return f"{failure}; {done}" if done else failure
-
-    def _failure(self, finished: Finished) -> str:
-        """Return why it has failed as a whole, in a few words; empty if only objects have."""
-        if self._errors:
-            first, *others = self._errors
-            said = _first_sentence(first.message)
-            more = f" (and {counted(len(others), 'more error')})" if others else ""
-            if first.kind is ProblemKind.DECLINED:
-                return said
-            return _not_run(first) or f"failed: {said}{more}"
-        if self._refusal is not None:
-            return f"refused: {_refused(self._refusal, self._plan, self._mode)}"
-        if finished.problem is not None and not any(map(finished.counts.get, _FAILED)):
-            return f"failed: {_first_sentence(finished.problem.message)}"
-        return ""
+        return SetResult(
+            self.finished, self._mode, self._is_dry, self._plan, self._refusal, self._errors
+        )
 
 
 def _kept(texts: list[_Text], *, is_message: bool) -> _Write:
     return lambda text: texts.append(_Text(is_message, text))
-
-
-_FAILED = (Outcome.FAILED, Outcome.SKIPPED)
-
-
-def _not_run(problem: Problem) -> str:
-    """Return for which other set a set was not run: ``not run: it depends on …``; or nothing."""
-    if problem.message.startswith("not run: "):
-        return problem.message
-    return f"not run: {problem.reason}" if problem.message.endswith(" was not run") else ""
 
 
 def _says(event: Event) -> bool:
@@ -340,30 +305,5 @@ def _counts(counts: Mapping[Outcome, int], adopted: Adoptions | None, mode: Mode
     if adopted is not None:
         found = task_counts(counts, adopted, mode)
     else:
-        found = {words_of(one.text, mode): counts[one] for one in Outcome if counts.get(one)}
+        found = counts_in_words(counts, None, mode, dry=False)
     return ", ".join(f"{count} {words}" for words, count in found.items())
-
-
-def _without(counts: Mapping[Outcome, int], outcome: Outcome) -> dict[Outcome, int]:
-    return {one: count for one, count in counts.items() if one is not outcome}
-
-
-_LIVE = pattern(r"the set's (\d+) live object")
-
-
-def _refused(problem: Problem, plan: Plan | None, mode: Mode) -> str:
-    """Return what is refused: ``the prune would delete 4 of 6 objects``."""
-    what = problem.message.partition(WOULD_DELETE)[2]
-    if not what:
-        is_short = problem.kind is ProblemKind.PRUNE_REFUSED and problem.reason
-        return _first_sentence(problem.reason if is_short else problem.message)
-    count, _, rest = what.partition(" ")
-    results = plan.guards if plan is not None else ()
-    live = next((found for one in results if (found := _LIVE.search(one.message))), None)
-    # What goes with them is not of the set.
-    of = f" of {counted(int(live[1]), 'object')}" if live and "," not in rest else f" {rest}"
-    return f"the {mode.removal} would delete {count}{of}"
-
-
-def _first_sentence(text: str) -> str:
-    return (text.splitlines() or [""])[0].partition(". ")[0]

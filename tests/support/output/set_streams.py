@@ -151,7 +151,10 @@ INVALID = Problem(
     exit_code=2,
 )
 NOT_RUN = Problem(
-    ProblemKind.RUN_FAILED, "not run: shop/api, which it depends on, has failed", exit_code=3
+    ProblemKind.RUN_FAILED,
+    "the set pay/payments was not run",
+    reason="it depends on shop/api, which has failed",
+    hint="Run the same command again when that is mended.",
 )
 DENIED = Problem(
     ProblemKind.FORBIDDEN, f"{ref(API, 'a')} cannot be patched", reason="no rights", exit_code=3

@@ -188,8 +188,8 @@ _OF_SETS: tuple[Event, ...] = (
         ErrorRaised(
             Problem(
                 ProblemKind.RUN_FAILED,
-                "not run: shop/api, which it depends on, has failed",
-                exit_code=3,
+                "the set shop/late was not run",
+                reason="it depends on shop/api, which has failed",
             )
         ),
     ),

@@ -154,7 +154,7 @@ def test_report_of_sets_is_a_table_of_sets() -> None:
         "SET        NAMESPACE   INPUT                  RESULT",
         "api        shop        deploy/prod/api        1 created, 1 failed",
         "docs       shop        deploy/prod/docs       failed: no kind",
-        f"payments   pay         deploy/prod/payments   {NOT_RUN.message}",
+        f"payments   pay         deploy/prod/payments   not run: {NOT_RUN.reason}",
         "web        shop        deploy/prod/web        1 updated",
         "4 sets: 1 created, 1 updated, 1 failed; exit code 3",
     ]
@@ -168,6 +168,7 @@ def test_report_of_sets_is_a_table_of_sets() -> None:
 NOTHING = Finished({}, 0, 0.1)
 DRY = started(API, DryRun.SERVER)
 DENIAL = Finished({Outcome.FAILED: 1}, 3, 0.1, DENIED)
+CUT = Problem(ProblemKind.INTERRUPTED, "interrupted", reason="nothing was changed", exit_code=130)
 DECLINED = Problem(ProblemKind.DECLINED, "nothing was changed", exit_code=1)
 UNAPPROVED = Problem(ProblemKind.NOT_APPROVED, "the deletions are not approved: nothing. Ask")
 GUARDED = replace(REFUSAL, message="the delete was refused", reason="it has a Namespace")
@@ -218,7 +219,8 @@ MIXED = {**UPDATED, Outcome.NOT_PRUNED: 4}
             [ErrorRaised(INVALID), ErrorRaised(INVALID), NOTHING],
             "failed: no kind (and 1 more error)",
         ),
-        ([ErrorRaised(NOT_RUN), NOTHING], NOT_RUN.message),
+        ([ErrorRaised(NOT_RUN), NOTHING], f"not run: {NOT_RUN.reason}"),
+        ([ErrorRaised(CUT), NOTHING], "interrupted: nothing was changed"),
         ([ErrorRaised(DECLINED), NOTHING], "nothing was changed"),
         ([started(API), ODD], "failed: too slow"),
         (

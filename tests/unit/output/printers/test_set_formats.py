@@ -228,7 +228,7 @@ def test_set_without_a_change_has_only_its_line() -> None:
     ]
     text = printed("markdown", APPLIED)
     assert [name for name, _ in sections(text)] == ["api", "docs", "web"]
-    assert "| `not run: shop/api, which it depends on, has failed` |" in text
+    assert "| `not run: it depends on shop/api, which has failed` |" in text
 
 
 def test_page_of_sets_does_not_depend_on_which_ends_first() -> None:
@@ -303,6 +303,20 @@ def test_end_of_a_command_over_sets_repeats_no_failure() -> None:
     events: list[Event] = [*of_set(WEB, started(WEB), NOTHING), Finished({}, 3, 0.1, FAILED)]
     for form in ("junit", "gitlab", "github", "markdown"):
         assert FAILED.message in printed(form, events)
+
+
+def test_end_of_an_interrupted_command_says_which_sets_are_done() -> None:
+    """Beside what each set says; those that had not begun have their lines alone."""
+    cut = Problem(ProblemKind.INTERRUPTED, "interrupted", reason="nothing was changed")
+    end = Problem(ProblemKind.INTERRUPTED, "interrupted", reason="1 set is done, 1 has not begun")
+    late = of_set(API, ErrorRaised(cut), Finished({}, 130, 0.0, cut))
+    events = [*of_set(WEB, started(WEB), NOTHING), *late, Finished({}, 130, 0.1, end)]
+    for form in ("junit", "gitlab", "github", "markdown"):
+        assert end.reason in printed(form, events)
+    text = printed("markdown", events)
+    assert "**1 set interrupted.**" in text
+    assert "| `interrupted: nothing was changed` |" in text
+    assert sections(text) == []
 
 
 def test_annotations_name_the_set() -> None:
