@@ -297,7 +297,7 @@ def test_object_of_two_sets_ends_both_before_anything_is_written(
 
 
 @pytest.mark.holds("needed-only")
-def test_object_that_a_set_only_needs_is_no_claim(sets: SetFolders, api: Api) -> None:
+def test_object_that_a_set_only_needs_is_not_claimed(sets: SetFolders, api: Api) -> None:
     """It belongs to the other set, whichever is first; it is not given to whoever needs it."""
     needed = config_map("x", annotations={"applyprune.dev/apply": "exists"})
     write(sets, {"a": [X], "b": [needed]}, b={"dependsOn": ["a"]})
