@@ -168,11 +168,15 @@ def _agreed(
         diff = replace(options.diff, enabled=True) if compares else options.diff
         return replace(options, dry_run=DryRun.SERVER, diff=diff)
 
+    failed: list[str] = []
     with closing(LiveDisplay(reporting.terminal)) as live:
         for event in run_many(many, looking):
             live.show(event)
-            if isinstance(event, SetEvent) and isinstance(event.event, Planned):
-                plans[event.key] = event.event.plan
+            match event:
+                case SetEvent(key=key, event=Planned(plan=found)):
+                    plans[key] = found
+                case SetEvent(key=key, event=Finished(exit_code=code)) if code:
+                    failed.append(str(key))
     changing = [
         (call, plan)
         for call in many.concerned.sets
@@ -186,6 +190,8 @@ def _agreed(
         for call, plan in changing
     ):
         _show_plans(changing, reporting.terminal)
+        if failed:
+            reporting.terminal.err(f"cannot be applied: {and_more(sorted(failed), _SHOWN)}")
 
         def details() -> None:
             compared = partial(looking, compares=True)

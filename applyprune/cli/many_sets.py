@@ -135,7 +135,7 @@ def concerned_by(calls: SetCalls, directory: str, since: str) -> ConcernedSets:
     reads = [_reads_of(one) for one in calls.sets]
     found = concerned(directory, reads, since)
     keys = {one.key for one in found.concerns}
-    sets = [one for one in calls.sets if str(one.found.key) in keys]
+    sets = [one for one in calls.sets if one.found.folder in keys]
     notes, removed = [], []
     if others := len(calls.sets) - len(sets):
         count = counted(others, "set", "is", "are")
@@ -158,7 +158,8 @@ def _reads_of(call: SetCall) -> SetReads:
     contexts = [context_name(one) for one in found.settings.conditions]
     name = SetName(found.key.name, found.key.namespace, contexts[0] if contexts else "")
     files = [file.path for file in dict.fromkeys(found.settings.said.values())]
-    return SetReads(str(found.key), name, paths.paths, files, paths.ignore)
+    # Without a cluster, the sets of two contexts may have one name; no folder has two sets.
+    return SetReads(found.folder, name, paths.paths, files, paths.ignore)
 
 
 class _Reader:

@@ -89,6 +89,11 @@ def test_change_concerns_three_sets(
     words = ["check", "--all-in", PROD, "--changed-since", "HEAD~1"]
     assert cli.main(words, "applyprune", standalone_mode=False) == 0
     assert "no fault found in 18 objects of 3 sets" in capsys.readouterr().out
+    # Dev has sets of the same names, in another context.
+    assert cli.main([*words[:2], "deploy", *words[3:]], "applyprune", standalone_mode=False) == 0
+    told = capsys.readouterr()
+    assert "no fault found in 18 objects of 3 sets" in told.out
+    assert "77 sets are not concerned by this change" in told.err
 
 
 def test_some_sets_depend_on_the_platform(repository: Repository) -> None:
