@@ -11,15 +11,16 @@ from collections import Counter
 from contextlib import closing
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from applyprune.api.sets import ApplySet
 from applyprune.cli.advice import add_advice, with_rights
+from applyprune.cli.config import conditions_at
 from applyprune.cli.confirmation import Confirmation, show_events
 from applyprune.cli.many_sets import ConcernedSets, concerned_by, sets_of_call
-from applyprune.cli.options import Ask
+from applyprune.cli.options import Ask, is_given
 from applyprune.cli.reporting import with_finished
 from applyprune.cli.session import input_reader, namespace_of, open_session
 from applyprune.cluster.shared_reads import MOST, SharedReads
@@ -54,8 +55,9 @@ if TYPE_CHECKING:
 
     from applyprune.cli.many_sets import SetCall, SetCalls
     from applyprune.cli.reporting import Reporting
-    from applyprune.cli.session import Session
-    from applyprune.cli.target import ClusterTarget
+    from applyprune.cli.session import InputPaths, Session
+    from applyprune.cli.target import ClusterTarget, Condition
+    from applyprune.engine.ports import Cancellation
     from applyprune.model.events import Event
     from applyprune.model.options import Options
     from applyprune.model.plan import Plan
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
     from applyprune.planning.approval import Consent, PlanFile
     from applyprune.planning.world import CommandSets
 
+Ending: TypeAlias = "Callable[[Iterator[Event]], Iterator[Event]]"
+"""Changes how the events of a set end."""
 _SHOWN = 5
 
 
@@ -101,10 +105,13 @@ def many_sets(
     bound = None if plans is None else _plans_of(plans, calls)
     if bound is not None:
         found = replace(found, sets=[one for one in found.sets if one.found.key in bound])
-    conditions = [one for call in found.sets for one in call.values["cluster_target"].conditions]
-    target = replace(
-        cluster_target, context=calls.context, conditions=tuple(dict.fromkeys(conditions))
-    )
+    conditions: dict[Condition, None] = {}
+    for call in found.sets:
+        conditions |= dict.fromkeys(call.values["cluster_target"].conditions)
+        paths: InputPaths | None = call.values.get("paths")
+        if paths is not None and paths.at and not is_given("context", ctx):
+            conditions |= dict.fromkeys(conditions_at(paths.paths, paths.at))
+    target = replace(cluster_target, context=calls.context, conditions=tuple(conditions))
     return ManySets(calls, found, target, bound)
 
 
@@ -124,7 +131,7 @@ def look_at_many(
     many: ManySets,
     looking: Callable[..., Options],
     output: PlansOutput | None = None,
-    ended: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
+    ended: Ending | None = None,
 ) -> Iterator[Event]:
     """Show what an apply of all sets would do; ``looking`` makes the options of a dry run."""
 
@@ -132,7 +139,7 @@ def look_at_many(
         options: Options = looking(call.values["options"], check=call.values["check"])
         return options
 
-    return run_many(many, options_of, ended=ended, output=output)
+    return run_many(many, options_of, Inputs(many), ended=ended, output=output)
 
 
 def apply_many(many: ManySets, reporting: Reporting, *, yes: bool) -> int:
@@ -148,16 +155,19 @@ def apply_many(many: ManySets, reporting: Reporting, *, yes: bool) -> int:
 
     def events() -> Iterator[Event]:
         is_dry = any(options_of(one).dry_run is not DryRun.OFF for one in many.concerned.sets)
-        agreed = None
+        agreed, inputs = None, Inputs(many)
         if confirmation.can_ask and not (is_dry or yes or ask_for is Ask.NEVER):
-            agreed = _agreed(many, options_of, confirmation)
-        yield from run_many(many, options_of, agreed=agreed)
+            agreed = _agreed(many, options_of, inputs, confirmation)
+        yield from run_many(many, options_of, inputs, agreed=agreed)
 
     return reporting.print_events(events(), plan_is_shown=confirmation.can_ask)
 
 
 def _agreed(
-    many: ManySets, options_of: Callable[[SetCall], Options], confirmation: Confirmation
+    many: ManySets,
+    options_of: Callable[[SetCall], Options],
+    inputs: Inputs,
+    confirmation: Confirmation,
 ) -> Mapping[SetKey, Consent]:
     """Show the plan of each set, and return what somebody agrees to; raise Declined after a no."""
     reporting = confirmation.reporting
@@ -170,7 +180,7 @@ def _agreed(
 
     failed: list[str] = []
     with closing(LiveDisplay(reporting.terminal)) as live:
-        for event in run_many(many, looking):
+        for event in run_many(many, looking, inputs):
             live.show(event)
             match event:
                 case SetEvent(key=key, event=Planned(plan=found)):
@@ -195,7 +205,7 @@ def _agreed(
 
         def details() -> None:
             compared = partial(looking, compares=True)
-            show_events(reporting.terminal, run_many(many, compared), "diff")
+            show_events(reporting.terminal, run_many(many, compared, inputs), "diff")
 
         sets = counted(len(changing), "set")
         confirmation.ask(f"the apply of {sets}", f"Apply these changes to {sets}?", details=details)
@@ -216,9 +226,10 @@ def _show_plans(plans: Sequence[tuple[SetCall, Plan]], terminal: Terminal) -> No
 def run_many(
     many: ManySets,
     options_of: Callable[[SetCall], Options],
+    inputs: Inputs,
     *,
     agreed: Mapping[SetKey, Consent] | None = None,
-    ended: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
+    ended: Ending | None = None,
     output: PlansOutput | None = None,
 ) -> Iterator[Event]:
     """Run all sets, and yield the events of each, and one end for all of them.
@@ -231,34 +242,37 @@ def run_many(
         refuse_unwritable(output.path)
     yield SetsBegan(len(many.keys))
     yield from map(WarningRaised, many.concerned.notes)
+    if not many.keys:
+        yield Finished({}, 0, time.monotonic() - began)
+        return
     with open_session(many.cluster_target) as session:
-        order = many.calls.order
+        inputs.read(session.stop)
+        order, reads = many.calls.order, _Reads(session)
         needed = {need for key in many.keys for need in order.needs.get(key, ())}
-        runs, reads = {}, _Reads(session)
+        runs = {}
         for call in many.concerned.sets:
-            session.stop.check(is_unchanged=True)
-            key = call.found.key
-            options = options_of(call)
+            key, options = call.found.key, options_of(call)
             if key in needed:
                 # What others depend on must be ready, too.
                 options = replace(options, wait=replace(options.wait, mode=WaitMode.ALL))
             consent = None if agreed is None else agreed.get(key, frozenset())
-            plan = None if many.plans is None else many.plans[key]
-            runs[key] = _Run(call, options, session, consent, ended, plan, reads)
+            bound = None if many.plans is None else many.plans[key]
+            runs[key] = _Run(key, inputs.of[key], options, session, reads, consent, bound, ended)
         between = between_sets(
-            SetInput(key, one.given, one.options)
+            SetInput(key, one.input.given, one.options)
             for key, one in runs.items()
-            if one.given is not None
+            if one.input.given is not None
         )
         for key, found in between.errors.items():
             runs[key].errors += found
+        folders = {call.found.key: call.found.folder for call in many.concerned.sets}
         every = SetRuns(
-            {key: SetRun(one.call.found.folder, one.events) for key, one in runs.items()},
+            {key: SetRun(folders[key], one.events) for key, one in runs.items()},
             order,
             between,
             session.stop,
             many.concerned.removed,
-            [key for key, one in runs.items() if one.given is None],
+            [key for key, one in runs.items() if one.input.given is None],
             is_dry=all(one.options.dry_run is not DryRun.OFF for one in runs.values()),
         )
         session.cluster.remember_kinds()
@@ -266,6 +280,39 @@ def run_many(
         if output is not None:
             output.write([(one.plan, one.options, key) for key, one in runs.items()], session)
         yield _end(every, time.monotonic() - began)
+
+
+class Inputs:
+    """The input of each set, which is read once: what is applied is what was shown."""
+
+    def __init__(self, many: ManySets) -> None:
+        """Take the sets; nothing is read yet."""
+        self._calls = many.concerned.sets
+        self.of: dict[SetKey, _SetInput] = {}
+
+    def read(self, stop: Cancellation) -> None:
+        """Read the inputs that are not read yet; raise Interrupted."""
+        for call in self._calls:
+            stop.check(is_unchanged=True)
+            if call.found.key not in self.of:
+                self.of[call.found.key] = _input_of(call)
+
+
+class _SetInput(Struct, frozen=True):
+    """The input of one set."""
+
+    given: Input | None
+    """None if it cannot be read."""
+    warnings: Sequence[Problem]
+    error: ApplypruneError | None = None
+
+
+def _input_of(call: SetCall) -> _SetInput:
+    warnings: list[Problem] = []
+    try:
+        return _SetInput(input_reader(call.values["paths"])(warn=warnings.append), warnings)
+    except ApplypruneError as error:
+        return _SetInput(None, warnings, error)
 
 
 class _Reads:
@@ -289,69 +336,59 @@ class _Reads:
             return self._shared
 
 
-class _Run:
-    """One of the sets: its input, which is read at once, and its runs."""
+class _Run(Struct):
+    """One of the sets, and its runs."""
 
-    def __init__(
-        self,
-        call: SetCall,
-        options: Options,
-        session: Session,
-        agreed: Consent | None,
-        ended: Callable[[Iterator[Event]], Iterator[Event]] | None,
-        bound: PlanFile | None,
-        reads: _Reads,
-    ) -> None:
-        self.call, self.options = call, options
-        self.plan: Plan | None = None
-        """What the run has planned, if all of it can be done."""
-        self._bound = bound
-        self.errors: list[ApplypruneError] = []
-        self.given: Input | None = None
-        self._reads = reads
-        self._session, self._agreed, self._ended = session, agreed, ended
-        self._warnings: list[Problem] = []
-        try:
-            self.given = input_reader(call.values["paths"])(warn=self._warnings.append)
-        except ApplypruneError as error:
-            self.errors.append(error)
+    key: SetKey
+    input: _SetInput
+    options: Options
+    session: Session
+    reads: _Reads
+    agreed: Consent | None
+    bound: PlanFile | None
+    ended: Ending | None
+    errors: list[ApplypruneError] = field(default_factory=list)
+    """What is wrong with its input beside that of others."""
+    plan: Plan | None = None
+    """What it has planned, if all of it can be done."""
 
     def events(self, command: CommandSets, upcoming: Sequence[SetKey]) -> Iterator[Event]:
         """Yield the events of one run; an error is the last but one."""
-        events = self._checked(command, self._reads.of(upcoming))
-        return with_finished(events if self._ended is None else self._ended(events))
+        events = self._checked(command, self.reads.of(upcoming))
+        return with_finished(events if self.ended is None else self.ended(events))
 
     def _checked(self, command: CommandSets, reads: SharedReads) -> Iterator[Event]:
         """Yield the events of a run that does no more than somebody has agreed to."""
-        yield from map(WarningRaised, self._warnings)
-        raise_all(self.errors)
-        given, key, session = self.given or Input(), self.call.found.key, self._session
-        applyset = ApplySet(key.name, key.namespace, cluster=session.cluster)
+        yield from map(WarningRaised, self.input.warnings)
+        given = self.input.given or Input()
+        raise_all([*filter(None, (self.input.error,)), *self.errors])
+        cluster, stop = self.session.cluster, self.session.stop
+        applyset = ApplySet(self.key.name, self.key.namespace, cluster=cluster)
         events = applyset.iter_run_among(
-            given, self.options, command, session.stop, plan=self._bound, reads=reads
+            given, self.options, command, stop, plan=self.bound, reads=reads
         )
         try:
             for event in with_rights(events, applyset.identity, given):
                 if isinstance(event, Planned):
                     self.plan = event.plan
-                    self._refuse_more(event.plan, key)
+                    self._refuse_more(event.plan)
                 elif isinstance(event, Finished) and event.counts.get(Outcome.FAILED):
                     self.plan = None
-                    session.cluster.client.forget()
+                    cluster.client.forget()
                 yield event
         except ApplypruneError as error:
-            add_advice(error, applyset.identity, session.cluster)
+            add_advice(error, applyset.identity, cluster)
             raise
 
-    def _refuse_more(self, plan: Plan, key: SetKey) -> None:
-        if self._agreed is None or is_blocked(plan, self.options):
+    def _refuse_more(self, plan: Plan) -> None:
+        if self.agreed is None or is_blocked(plan, self.options):
             return
         # guard: agreed-for-each-set never
-        if not needed_consent(plan, self.options.mode) <= self._agreed:
+        if not needed_consent(plan, self.options.mode) <= self.agreed:
             raise PlanOutdated(
-                f"the set {key} needs more than you have agreed to",
+                f"the set {self.key} needs more than you have agreed to",
                 reason="the cluster has changed since the question",
-                hint="Nothing of this set was changed. Run the same command again.",
+                hint="It goes no further. Run the same command again.",
             )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from applyprune.cli.many_runs import PlansOutput, many_sets, run_many
+from applyprune.cli.many_runs import Inputs, PlansOutput, many_sets, run_many
 from applyprune.cli.reporting import Reporting, with_finished
 from applyprune.cli.run import apply, plan
 from applyprune.cli.target import ClusterTarget
@@ -155,7 +155,7 @@ class SetFolders(Struct):
             bound = None if plans is None else read_plans(plans)
             assert not isinstance(bound, PlanFile)
             many = many_sets(made, folder, since, target, Reporting(quiet=True), bound)
-            events = run_many(many, options_of, agreed=agreed, output=output)
+            events = run_many(many, options_of, Inputs(many), agreed=agreed, output=output)
             for event in with_finished(events):
                 said.append(event)
                 if isinstance(event, SetEvent):
