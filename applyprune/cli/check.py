@@ -74,10 +74,11 @@ def _all(folder: str, since: str, reporting: Reporting) -> Iterator[Event]:
     from applyprune.cli.session import input_reader
     from applyprune.model.events import WarningRaised
     from applyprune.model.reports import InputChecked
+    from applyprune.planning.digests import digest_of
 
     calls = sets_of_call(click.get_current_context(), folder, lambda _: "default", reporting)
     errors: list[ApplypruneError] = []
-    objects, unknown = 0, dict[str, None]()
+    objects, unknown, checksums = 0, dict[str, None](), dict[str, str]()
     found = concerned_by(calls, folder, since) if since else ConcernedSets(calls.sets)
     yield from map(WarningRaised, found.notes)
     for call in found.sets:
@@ -88,6 +89,7 @@ def _all(folder: str, since: str, reporting: Reporting) -> Iterator[Event]:
                 if isinstance(event, InputChecked):
                     objects += event.objects
                     unknown |= dict.fromkeys(event.unknown)
+                    checksums[str(key)] = event.checksum
                 else:
                     yield event
         except InputErrors as several:
@@ -96,7 +98,7 @@ def _all(folder: str, since: str, reporting: Reporting) -> Iterator[Event]:
             errors.append(error)
     # A base that many sets share is wrong once.
     raise_all(list({str(error): error for error in errors}.values()))
-    yield InputChecked(objects, tuple(unknown), len(found.sets))
+    yield InputChecked(objects, tuple(unknown), len(found.sets), digest_of(checksums))
 
 
 _ANY = "check"
@@ -108,7 +110,9 @@ def _events(name: str, read: InputReader, namespace: str, options: Options) -> I
     from applyprune.model.events import WarningRaised
     from applyprune.model.reports import InputChecked
     from applyprune.planning.applyset import applyset_identity
+    from applyprune.planning.digests import digest_of
     from applyprune.planning.input_check import check_input
+    from applyprune.planning.normalize import canonical_text
     from applyprune.sources.load import with_excerpt
 
     given = yield from read_input(read)
@@ -123,6 +127,7 @@ def _events(name: str, read: InputReader, namespace: str, options: Options) -> I
         yield from map(WarningRaised, found.warnings)
         raise_all(found.errors)
         unknown = (f"{gvk.api_version} {gvk.kind}" for gvk in found.unknown)
-        yield InputChecked(len(given), tuple(unknown))
+        texts = sorted(canonical_text(manifest.body) for manifest in given)
+        yield InputChecked(len(given), tuple(unknown), checksum=digest_of(texts))
 
     yield from with_excerpt(events(), given)

@@ -100,6 +100,9 @@ class InputChecked(Struct, frozen=True):
     """The kinds that only a cluster knows, each as ``GROUP/VERSION KIND``."""
     sets: int = 1
     """How many sets the input is of."""
+    checksum: str = ""
+    """That of the manifests, and of the names of many sets: the same for the same input, from
+    whatever files, in whatever order and form."""
 
     @property
     def text(self) -> str:

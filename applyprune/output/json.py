@@ -483,7 +483,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         ObjectBelongs: _keys_in("ref owners applied source managers more"),
         FieldsOfManager: _keys_in("who fields more time"),
         ArtifactPushed: _keys_in("artifact digest objects dry_run=dryRun"),
-        InputChecked: _keys_in("objects unknown=unknownKinds sets"),
+        InputChecked: _keys_in("objects unknown=unknownKinds sets checksum"),
         ManifestMade: _keys_in("ref tool path manifest"),
         OwnerFound: _keys_in("owner namespace count kinds source"),
         ImportEnded: _keys_in("kinds left_out=leftOut path next"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -40,6 +41,7 @@ def test_check_says_how_much_it_knows(folder: Path, capsys: pytest.CaptureFixtur
     assert call("-f", "m", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)["inputChecked"]
     kinds = ["cert-manager.io/v1 Certificate"]
+    assert re.fullmatch("sha256:[0-9a-f]{64}", found.pop("checksum"))
     assert found == {"objects": 2, "unknownKinds": kinds, "sets": 1}
 
 
@@ -99,6 +101,31 @@ def test_all_sets_below_a_folder_are_checked(
     assert "configmap/a in namespace shop is defined twice" in told
     assert "deploy/web/m/a.yaml:9:3" in told
     assert "deploy/api/m/a.yaml" in told
+
+
+def test_checksum_is_of_the_sets_and_their_manifests(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not of the order, the form or the number of their files."""
+    (folder / ".git").mkdir()
+    two = f"{config_map('a')}---\n{config_map('b')}"
+
+    def checksum(*places: str, **files: str) -> str:
+        shutil.rmtree(folder / "m", ignore_errors=True)
+        write(folder, {f"m/{name}.yaml": text for name, text in files.items()})
+        assert call(*places, "-o", "json") == 0
+        return str(json.loads(capsys.readouterr().out)["inputChecked"]["checksum"])
+
+    write(folder, {"deploy/web/applyprune.yaml": f"{SET}name: web\nfilename: [../../m]\n"})
+    for places in (("-f", "m"), ("--all-in", "deploy")):
+        known = checksum(*places, one=two)
+        reformed = config_map("a").replace("metadata:\n  name: a", 'metadata: {"name": a}')
+        assert known == checksum(*places, one=config_map("b"), two=reformed)
+        other = checksum(*places, one=config_map("a"))
+        labelled = f"{config_map('a')}  labels: {{c: d}}\n"
+        assert known not in {other, checksum(*places, one=labelled, two=config_map("b"))}
+    write(folder, {"deploy/web/applyprune.yaml": f"{SET}name: api\nfilename: [../../m]\n"})
+    assert known != checksum("--all-in", "deploy", one=two)
 
 
 def test_only_sets_that_a_change_concerns_are_checked(

@@ -320,7 +320,7 @@ EVENTS: tuple[Event, ...] = (
         (FieldsOfManager("kubectl-label", ("the label team",), 3, "2026-11-21T09:00:00Z"),),
         190,
     ),
-    InputChecked(3, ("cert-manager.io/v1 Certificate",)),
+    InputChecked(3, ("cert-manager.io/v1 Certificate",), checksum=f"sha256:{'0' * 64}"),
     OwnerFound("the Helm release web", "shop", 3, {"ConfigMap": 3}, "helm:web"),
     ManifestMade(
         _DEPLOYMENT, {"apiVersion": "apps/v1", "kind": "Deployment"}, "the Helm release web"
