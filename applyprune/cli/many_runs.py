@@ -41,7 +41,13 @@ from applyprune.model.text import and_more, counted
 from applyprune.output.plan_text import plan_table, record_lines
 from applyprune.output.progress import LiveDisplay
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.approval import PlanFiles, changes_anything, is_blocked, needed_consent
+from applyprune.planning.approval import (
+    PlanFiles,
+    changes_anything,
+    is_blocked,
+    needed_consent,
+    with_own_approval,
+)
 from applyprune.planning.between_sets import SetInput, between_sets
 from applyprune.sources import Input
 from applyprune.sources.plan_files import refuse_unwritable, write_plan
@@ -151,7 +157,9 @@ def apply_many(many: ManySets, reporting: Reporting, *, yes: bool) -> int:
     def options_of(call: SetCall) -> Options:
         options: Options = call.values["options"]
         check = call.values["check"] and many.plans is None
-        return replace(options, mode=Mode.APPLY, check=check)
+        options = replace(options, mode=Mode.APPLY, check=check)
+        bound = None if many.plans is None else many.plans[call.found.key]
+        return options if bound is None else with_own_approval(options, bound)
 
     def events() -> Iterator[Event]:
         is_dry = any(options_of(one).dry_run is not DryRun.OFF for one in many.concerned.sets)

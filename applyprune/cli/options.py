@@ -176,15 +176,20 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
 
 
 def digest_value(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the digest that an option gives, empty if it gives none; raise BadParameter."""
+    """Return the digest that an option gives, empty if it gives none; raise BadParameter.
+
+    For many sets, ``apply`` takes several, with spaces between.
+    """
     from applyprune.planning.digests import is_digest
 
-    digest = value.strip()
-    if digest and not is_digest(digest):
+    digests = value.split()
+    if wrong := [one for one in digests if not is_digest(one)]:
         raise click.BadParameter(
-            f"{value!r} is not a digest: write sha256: and 64 hex digits", ctx, param
+            f"{wrong[0]!r} is not a digest: write sha256: and 64 hex digits", ctx, param
         )
-    return digest
+    if len(digests) > 1 and ctx.command.name != "apply":
+        raise click.BadParameter("only one digest can be given", ctx, param)
+    return " ".join(digests)
 
 
 def namespace_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -832,7 +837,8 @@ GUARDS = (
         metavar="DIGEST",
         callback=digest_value,
         help="Allow the deletions with this digest only. A refused prune and `plan -v` print it; "
-        "the variable APPLYPRUNE_APPROVE may have it.",
+        "the variable APPLYPRUNE_APPROVE may have it. `apply --plan` of many sets takes several, "
+        "with spaces between.",
     ),
 )
 """What disables the guards of a prune."""

@@ -120,6 +120,12 @@ def apply(
 
         found = read_plans(plan_path)
         plan, plans = (None, found) if isinstance(found, PlanFiles) else (found, None)
+    if plans is None and len(options.prune.approved.split()) > 1:
+        raise UsageError(
+            "--approve has more than one digest",
+            reason="only the plans of many sets in one file have several",
+            hint="Give it with --plan.",
+        )
     if all_in is not None or plans is not None:
         from applyprune.cli.many_runs import apply_many, many_sets
 

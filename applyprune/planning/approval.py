@@ -467,6 +467,16 @@ class PlanFiles(Struct, frozen=True):
     files: tuple[PlanFile, ...]
 
 
+def with_own_approval(options: Options, file: PlanFile) -> Options:
+    """Return the options of one of many sets, of which somebody has approved several digests.
+
+    Its own is that of its plan, if it is among them. Without it, none of them is of its deletions.
+    """
+    if file.deletions in options.prune.approved.split():  # guard: own-approval always
+        return replace(options, prune=replace(options.prune, approved=file.deletions))
+    return options
+
+
 def encode_plan_files(plans: PlanFiles) -> bytes:
     """Return the plans of many sets as JSON; each of them is as in a file of its own."""
     each = b",\n".join(encode_plan_file(one).rstrip() for one in plans.files)

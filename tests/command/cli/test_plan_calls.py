@@ -51,6 +51,19 @@ def test_text_that_is_no_digest_approves_nothing(wrong: Wrong, text: str) -> Non
     assert "approve" in KEYS.guards
 
 
+@pytest.mark.parametrize(
+    ("verb", "text"),
+    [("apply", "--approve has more than one digest"), ("prune", "only one digest can be given")],
+)
+def test_several_digests_are_for_the_plans_of_many_sets(
+    folder: Path, wrong: Wrong, verb: str, text: str
+) -> None:
+    """No other call has several plans."""
+    write(folder, {"a.yaml": config_map("a")})
+    digests = f"sha256:{'a' * 64} sha256:{'b' * 64}"
+    assert text in wrong(verb, "web", "-f", "a.yaml", "--approve", digests)
+
+
 def _plan(**values: Any) -> None:
     write_plan("web.plan", replace(FILE, **values))
 

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.errors import PlanOutdated, UsageError
 from applyprune.model.fate import Fate
-from applyprune.model.options import Adopt, ApplyOptions, Options
+from applyprune.model.options import Adopt, ApplyOptions, Options, PruneOptions
 from applyprune.model.plan import ApplyStep, OnConflict, Plan
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.approval import (
@@ -20,6 +20,7 @@ from applyprune.planning.approval import (
     refuse_other_inventory,
     refuse_other_options,
     refuse_other_set,
+    with_own_approval,
 )
 from applyprune.planning.requests import apply_request
 from applyprune.values import replace
@@ -125,3 +126,20 @@ def test_inventory_that_was_created_again_is_refused() -> None:
     refuse_other_inventory(_file(inventory_uid=""), inventory())
     with pytest.raises(PlanOutdated, match="was deleted and created again"):
         refuse_other_inventory(_file(inventory_uid="other"), inventory())
+
+
+@pytest.mark.holds("own-approval")
+def test_plan_of_one_of_many_sets_has_its_own_approval_only() -> None:
+    """Its deletions are approved if their digest is one of those that were given."""
+    own, other, third = (f"sha256:{digit * 64}" for digit in "abc")
+    for given, approved in (
+        (f"{other} {own}", own),
+        (own, own),
+        (other, other),
+        (f"{other} {third}", f"{other} {third}"),
+        ("", ""),
+    ):
+        options = Options(prune=PruneOptions(approved=given))
+        file = replace(_file(), deletions=own)
+        assert with_own_approval(options, file).prune.approved == approved
+        assert with_own_approval(options, replace(file, deletions="")) == options
