@@ -28,12 +28,16 @@ from applyprune.output.markdown import code as as_code
 MODES = {"pull_request": "plan", "workflow_dispatch": "plan", "push": "apply", "schedule": "drift"}
 """What is done for an event, unless the input ``mode`` says it."""
 INPUTS = (
-    "set", "namespace", "files", "context", "bound", "approve", "fail-on-refusal", "timeout",
-    "arguments",
+    "set", "namespace", "files", "all-in", "changed-since", "context", "bound", "approve",
+    "fail-on-refusal", "timeout", "arguments",
 )  # fmt: skip
 """What the later steps need; not the kubeconfig, which is a file of its own."""
 REFUSED = 6
 OUTDATED = 8
+BY_EVENT = "auto"
+"""The value of ``changed-since`` for the commit that the event names."""
+NO_COMMIT = "0" * 40
+"""What GitHub names before the first push of a branch."""
 COMMENTER = "github-actions[bot]"
 """The author of what is written with the token of a job."""
 PAGE = 100
@@ -56,20 +60,22 @@ def prepare() -> None:
         if given[name] not in {"true", "false"}:
             fail(f"{name} must be true or false, not {given[name]!r}.", 2)
     given["mode"] = chosen_mode(os.environ["INPUT_MODE"], event())
+    refuse_unclear(given)
+    if given["changed-since"] == BY_EVENT:
+        is_about_all = given["mode"] == "drift" or not given["all-in"]
+        given["changed-since"] = "" if is_about_all else commit_before(given["all-in"], event())
     folder = Path(tempfile.mkdtemp(prefix="applyprune-", dir=os.environ["RUNNER_TEMP"]))
     if content := os.environ["INPUT_KUBECONFIG"]:
         # The folder is its owner's alone.
         (folder / "kubeconfig").write_text(content, encoding="utf-8")
     # Two clusters may have the same set.
-    given["identity"] = identity(given["set"], given["namespace"], server(folder, given["context"]))
+    about = [given["set"], given["namespace"]]
+    if given["all-in"]:
+        about = ["", os.path.normpath(given["all-in"])]  # no set has an empty name
+    given["identity"] = identity(*about, server(folder, given["context"]))
     is_bound = given["mode"] == "apply" and given["bound"] == "true"
-    try:
-        name = artifact_name(given)
-    except ApplypruneError as error:
-        if is_bound:
-            fail(str(error), 2)
-        # Then no plan is made either, and the run says why.
-        name = ""
+    is_kept = given["mode"] != "drift" and given["bound"] == "true"
+    name = artifact_name(given, folder, is_needed=is_bound) if is_kept else ""
     (folder / "inputs.json").write_text(json.dumps(given), encoding="utf-8")
     output("folder", str(folder))
     output("mode", given["mode"])
@@ -97,8 +103,76 @@ def chosen_mode(mode: str, told: Mapping[str, Any]) -> str:
     return MODES[name]
 
 
+def refuse_unclear(given: Mapping[str, str]) -> None:
+    """Refuse a call that is about no set, or about one and about many."""
+    of_one = ("set", "namespace", "files")
+    if not given["all-in"]:
+        if missing := [name for name in of_one if not given[name]]:
+            fail(f"Give set, namespace and files, or all-in: {', '.join(missing)} is empty.", 2)
+        if given["changed-since"] not in {"", BY_EVENT}:
+            fail("changed-since needs all-in.", 2)
+    elif more := [name for name in of_one if given[name]]:
+        fail(
+            f"all-in excludes {', '.join(more)}: each applyprune.yaml below {given['all-in']} that "
+            "names a set says it.",
+            2,
+        )
+
+
+def commit_before(folder: str, told: Mapping[str, Any]) -> str:
+    """Return the commit that a change is compared with; empty if it may concern any set.
+
+    For a pull request, it is the branch that it is merged into, as its merge commit has it: what
+    others have merged since the pull request began is no part of the change.
+    """
+    request = told.get("pull_request")
+    commit = told.get("before", "")
+    if request is not None:
+        content = git(folder, "cat-file", "commit", "HEAD").partition("\n\n")[0]
+        parents = re.findall("^parent (.+)$", content, re.MULTILINE)
+        commit = request["base"]["sha"]
+        if parents[1:] == [request["head"]["sha"]]:
+            commit = parents[0]
+        elif has_commit(folder, commit):
+            # Not the merge commit was checked out, but the head, say.
+            commit = git(folder, "merge-base", commit, "HEAD") or commit
+    if not commit or has_commit(folder, commit):
+        return str(commit)
+    if git(folder, "rev-parse", "--is-shallow-repository") == "true" and commit != NO_COMMIT:
+        fail(
+            f"The checkout does not have the commit {commit}, with which this change is compared. "
+            "Give the step actions/checkout fetch-depth: 0. Or give this one an empty "
+            "changed-since: then it is about all sets.",
+            2,
+        )
+    tell(
+        "notice",
+        "This run is about all sets, because it is not known what the change concerns: "
+        + ("the branch is new." if commit == NO_COMMIT else f"there is no commit {commit}."),
+    )
+    return ""
+
+
+def has_commit(folder: str, commit: str) -> bool:
+    """Return whether the checkout has a commit."""
+    return bool(git(folder, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"))
+
+
+def git(folder: str, *arguments: str) -> str:
+    """Return what git says about the checkout with a folder; empty if it fails."""
+    # In a container, the checkout may be another user's. A repository among its files, which a fork
+    # may have put there, is not asked.
+    settings = ["-c", "safe.directory=*", "-c", "safe.bareRepository=explicit"]
+    command = ["git", "-C", folder, *settings, *arguments]
+    try:
+        reply = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return "" if reply.returncode else reply.stdout.strip()
+
+
 def identity(*parts: str) -> str:
-    """Return a digest of the set, its namespace and its cluster."""
+    """Return a digest of the set, its namespace and its cluster; of many, of their folder."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -116,17 +190,52 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, **({"KUBECONFIG": str(path)} if path.exists() else {})}
 
 
-def artifact_name(given: Mapping[str, str]) -> str:
-    """Return the name under which a plan is kept: by its set, its cluster and its manifests.
+def artifact_name(given: Mapping[str, str], folder: Path, *, is_needed: bool) -> str:
+    """Return the name under which a plan is kept: by its sets, its cluster and its manifests.
 
     So a merge finds it however it was merged: a merge, a squash and a rebase have the same
-    manifests, unless the branch has others than the pull request had. Raises ApplypruneError.
+    manifests, unless the branch has others than the pull request had. Of many sets, only those
+    count that the change concerns. The name is empty if the input cannot be read: then no plan is
+    made either, and the run says why. If it ``is_needed``, that ends the step.
     """
+    if given["all-in"]:
+        checksum = checksum_of_many(given, folder, is_told=is_needed)
+    else:
+        checksum = checksum_of_one(given, is_told=is_needed)
+    about = re.sub("[^a-z0-9.-]", "-", given["all-in"] or given["set"])
+    return f"applyprune-{about}-{checksum}" if checksum else ""
+
+
+def checksum_of_one(given: Mapping[str, str], *, is_told: bool) -> str:
+    """Return the checksum of a set and its manifests; empty if they cannot be read."""
+    try:
+        manifests = load(*lines(given["files"])).manifests
+    except ApplypruneError as error:
+        if is_told:
+            fail(str(error), 2)
+        return ""
     # As a plan counts them: in any order, from any file, and a kustomization as it is built.
-    manifests = load(*lines(given["files"])).manifests
     texts = sorted(json.dumps(manifest.body, sort_keys=True) for manifest in manifests)
-    found = hashlib.sha256("\n".join([given["identity"], *texts]).encode())
-    return f"applyprune-{re.sub('[^a-z0-9.-]', '-', given['set'])}-{found.hexdigest()}"
+    return identity(given["identity"], *texts)
+
+
+def checksum_of_many(given: Mapping[str, str], folder: Path, *, is_told: bool) -> str:
+    """Return the checksum of the sets that the change concerns; empty if anything is wrong."""
+    command = [program(), *arguments("check", given, Path())]
+    path = folder / "checked.json"
+    quiet = [*command, "-o", f"json={path}"]
+    subprocess.run(quiet, env=environment(folder), capture_output=True, check=False)
+    if checked := read_report(path).get("inputChecked"):
+        return identity(given["identity"], checked["checksum"])
+    if is_told:
+        reply = subprocess.run([*command, "-o", "github"], env=environment(folder), check=False)
+        sys.exit(reply.returncode or 2)
+    return ""
+
+
+def program() -> str:
+    """Return the path of the program that the action has installed."""
+    return str(Path(sys.executable).with_name("applyprune"))
 
 
 def newest_plan(name: str) -> str:
@@ -177,38 +286,42 @@ def run() -> None:
     own = environment(folder)
     if given["approve"]:
         own["APPLYPRUNE_APPROVE"] = given["approve"]
-    program = Path(sys.executable).with_name("applyprune")
-    code = subprocess.run([program, *command], env=own, check=False).returncode
-    report = read_report(folder)
+    code = subprocess.run([program(), *command], env=own, check=False).returncode
+    report = read_report(folder / "report.json")
     if not report:
         (folder / "page.md").write_text(f"**Exit code {code}. See the log of this run.**\n")
-    plan = report.get("plan") or {}
     counts = report.get("counts") or {}
     has_changes = any(count for what, count in counts.items() if what not in UNCHANGED)
     output("code", str(code))
     output("changed", "true" if has_changes else "false")
-    output("digest", plan.get("digest", ""))
-    output("deletions", plan.get("deletions", ""))
+    output("digest", digest(report))
+    output("deletions", deletions(report, is_bound=given["bound"] == "true"))
     output("plan", str(planned) if planned.exists() else "")
     is_kept = mode == "plan" and given["bound"] == "true" and planned.exists()
     output("keep", "true" if is_kept else "false")
     is_allowed = code == REFUSED and given["fail-on-refusal"] == "false"
     output("failed", "true" if code and not is_allowed else "false")
-    if any(problem["kind"] == "PlanOutdated" for problem in problems(report)):
+    found = (problem for one in (report, *report.get("sets", ())) for problem in problems(one))
+    if any(problem["kind"] == "PlanOutdated" for problem in found):
         written = "" if has_changes else ", and nothing was written"
         tell("error", f"The plan no longer fits{written}. {AGAIN}")
     elif is_allowed:
         tell("notice", "A guard refuses the prune. It waits for an approval.")
 
 
+TIMEOUT = "10m"
 UNCHANGED = {"unchanged", "not-pruned", "skipped", "failed"}
 """The outcomes of objects that were not changed."""
 
 
 def arguments(mode: str, given: Mapping[str, str], planned: Path) -> Sequence[str]:
     """Return the arguments of applyprune for a mode."""
-    named = [given["set"], "-n", given["namespace"]]
-    named += [part for path in lines(given["files"]) for part in ("-f", path)]
+    if given["all-in"]:
+        named = ["--all-in", given["all-in"]]
+        named += ["--changed-since", given["changed-since"]] if given["changed-since"] else []
+    else:
+        named = [given["set"], "-n", given["namespace"]]
+        named += [part for path in lines(given["files"]) for part in ("-f", path)]
     if mode == "check":
         return ["check", *named]
     named += ["--context", given["context"]] if given["context"] else []
@@ -218,12 +331,36 @@ def arguments(mode: str, given: Mapping[str, str], planned: Path) -> Sequence[st
     if mode == "drift":
         return ["diff", *named, "--drift"]
     bound = ["--plan", str(planned)] if given["bound"] == "true" else []
-    return ["apply", *named, *bound, "--wait", "--timeout", given["timeout"]]
+    # What the command line says would count for each of many sets, instead of its own file.
+    timeout = given["timeout"] or ("" if given["all-in"] else TIMEOUT)
+    return ["apply", *named, *bound, "--wait", *(["--timeout", timeout] if timeout else [])]
 
 
-def read_report(folder: Path) -> dict[str, Any]:
+def digest(report: Mapping[str, Any]) -> str:
+    """Return the digest of the plan, or of those of many sets; empty without any."""
+    planned = [one for one in report.get("sets") or [report] if one.get("plan")]
+    if not report.get("sets"):
+        return str(planned[0]["plan"]["digest"]) if planned else ""
+    named = [f"{one['set']['namespace']}/{one['set']['name']}" for one in planned]
+    digests = [one["plan"]["digest"] for one in planned]
+    return f"sha256:{identity(*sorted(map(' '.join, zip(named, digests, strict=True))))}"
+
+
+def deletions(report: Mapping[str, Any], *, is_bound: bool) -> str:
+    """Return what approves the deletions: the digest of each plan that has any.
+
+    Without a plan file, applyprune takes one digest, which is then of the only set that is refused.
+    """
+    every = report.get("sets") or [report]
+    if not is_bound and len(every) > 1:
+        refused = [one for one in every if one["exitCode"] == REFUSED]
+        every = refused if len(refused) == 1 else []
+    found = {one["plan"]["deletions"] for one in every if one.get("plan")}
+    return " ".join(sorted(found - {""}))
+
+
+def read_report(path: Path) -> dict[str, Any]:
     """Return the report of applyprune; empty if it could not write one."""
-    path = folder / "report.json"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     found: dict[str, Any] = json.loads(text or "{}")
     return found
@@ -254,7 +391,7 @@ def credentials(folder: Path) -> bool:
     return (folder / "kubeconfig").exists() or bool(os.environ.get("KUBECONFIG"))
 
 
-# Comment: one for each set and cluster, which the next plan replaces.
+# Comment: one for each set and cluster, or for many sets, which the next plan replaces.
 
 
 def comment() -> None:
@@ -290,9 +427,11 @@ def footer(given: Mapping[str, str], request: Mapping[str, Any]) -> str:
     """Return the set, its commit, and where the whole page is, if this one was too long."""
     environ = os.environ
     address = f"{environ['GITHUB_SERVER_URL']}/{environ['GITHUB_REPOSITORY']}/actions/runs"
+    about = f"{as_code(given['set'])} in namespace {as_code(given['namespace'])}"
+    if given["all-in"]:
+        about = f"The sets in {as_code(given['all-in'])}"
     return (
-        f"{as_code(given['set'])} in namespace {as_code(given['namespace'])}, commit "
-        f"{as_code(request['head']['sha'][:7])}. "
+        f"{about}, commit {as_code(request['head']['sha'][:7])}. "
         f"[The summary of this run]({address}/{environ['GITHUB_RUN_ID']}) has the whole page.\n"
     )
 

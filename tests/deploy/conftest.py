@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -96,3 +97,16 @@ def runner(shop: Path, tmp_path: Path) -> Runner:
     one.variables["KUBECONFIG"] = ""
     one.write("green")
     return one
+
+
+@pytest.fixture(scope="package")
+def action() -> Any:
+    """The program of the action, for its decisions alone; no bytecode of it comes into a wheel."""
+    spec = importlib.util.spec_from_file_location("github_action", PIPELINE / "github_action.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)
+        spec.loader.exec_module(module)
+    return module

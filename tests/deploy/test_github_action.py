@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import re
 import subprocess
@@ -27,7 +26,7 @@ from tests.support.github.runner import (
     WorkflowRun,
     request,
 )
-from tests.support.pipelines import SHOP, Runner, recipe
+from tests.support.pipelines import PIPELINE, SHOP, Runner, recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +43,9 @@ data:
   colour: {colour}
 ---
 """
+PROGRAM = PIPELINE / "github_action.py"
 MANY = ("one", "two", "three", "four")
+ONE = ("INPUT_SET", "INPUT_NAMESPACE", "INPUT_FILES")
 NOTICE = re.compile(r"^::notice title=applyprune::(.*)$", re.MULTILINE)
 
 
@@ -382,23 +383,6 @@ def test_unbound_merge_applies_what_the_manifests_say(github: GitHubRepository, 
     assert "more than half" in bodies(github)[0]
 
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / "deploy/pipeline/github_action.py"
-
-
-@pytest.fixture(scope="module")
-def action() -> Any:
-    """The program of the action, for its decisions alone; no bytecode of it comes into a wheel."""
-    spec = importlib.util.spec_from_file_location("github_action", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "dont_write_bytecode", True)
-        spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(
     ("event", "ref", "inputs", "message"),
     [
@@ -406,6 +390,24 @@ def action() -> Any:
         ("issue_comment", "", {}, "the event issue_comment does not say"),
         ("push", "", {"INPUT_MODE": "aply"}, "mode must be plan, apply or drift, not 'aply'"),
         ("push", "", {"INPUT_BOUND": "yes"}, "bound must be true or false, not 'yes'"),
+        (
+            "schedule",
+            "",
+            {"INPUT_SET": "web", "INPUT_FILES": "m"},
+            "Give set, namespace and files, or all-in: namespace is empty.",
+        ),
+        (
+            "schedule",
+            "",
+            {"INPUT_ALL_IN": "deploy", "INPUT_SET": "web", "INPUT_FILES": "m"},
+            "all-in excludes set, files",
+        ),
+        (
+            "schedule",
+            "",
+            {**dict.fromkeys(ONE, "web"), "INPUT_CHANGED_SINCE": "main"},
+            "changed-since needs all-in.",
+        ),
     ],
 )
 def test_call_that_does_not_say_what_to_do_is_refused(
@@ -442,8 +444,8 @@ def test_plan_is_kept_by_its_set_its_cluster_and_its_manifests(action: Any, tmp_
         folder.mkdir()
         for number, text in enumerate(files):
             (folder / f"{number}.yaml").write_text(text)
-        given = {"set": "My set", "files": str(folder), "identity": identity}
-        return str(action.artifact_name(given))
+        given = {"set": "My set", "files": str(folder), "identity": identity, "all-in": ""}
+        return str(action.artifact_name(given, tmp_path, is_needed=False))
 
     one, two = (SETTINGS.format(name=name, colour="green") for name in ("one", "two"))
     known = name(one, two)
@@ -486,6 +488,6 @@ def test_python_of_the_action_passes_a_strict_type_check() -> None:
     """It is no part of the package, and still runs beside it."""
     reply = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", PROGRAM],
-        cwd=ROOT, capture_output=True, text=True, check=False,
+        cwd=PROGRAM.parents[2], capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert reply.returncode == 0, reply.stdout

@@ -37,6 +37,10 @@ class GitHubEvent:
     head: str | None = REPOSITORY
     """The repository that the pull request comes from; None if it was deleted since."""
     actor: str = "ann"
+    sha: str = COMMIT
+    """The head of the pull request."""
+    before: str = ""
+    """The commit that was pushed to, or the base of the pull request."""
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -46,8 +50,14 @@ class GitHubEvent:
             head = None if self.head is None else {"full_name": self.head}
             found |= {
                 "number": self.number,
-                "pull_request": {"number": self.number, "head": {"repo": head, "sha": COMMIT}},
+                "pull_request": {
+                    "number": self.number,
+                    "head": {"repo": head, "sha": self.sha},
+                    "base": {"sha": self.before},
+                },
             }
+        elif self.before:
+            found["before"] = self.before
         return found
 
     @property
@@ -61,9 +71,11 @@ class GitHubEvent:
         return self.is_from_fork or self.actor == "dependabot[bot]"
 
 
-def request(number: int = 3, *, head: str | None = REPOSITORY, actor: str = "ann") -> GitHubEvent:
+def request(
+    number: int = 3, *, head: str | None = REPOSITORY, actor: str = "ann", **commits: str
+) -> GitHubEvent:
     """Return a push to a pull request."""
-    return GitHubEvent("pull_request", f"refs/pull/{number}/merge", number, head, actor)
+    return GitHubEvent("pull_request", f"refs/pull/{number}/merge", number, head, actor, **commits)
 
 
 FORK = "stranger/shop"
