@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.merges import MERGES, Merge
-from tests.support.pipelines import PIPELINE, SHOP, Runner, account_of, recipe
+from tests.support.pipelines import PIPELINE, SHOP, Runner, account_of, gitlab_job, recipe
 from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
@@ -45,17 +45,7 @@ def write_settings(runner: Runner, *names: str) -> None:
 
 def gitlab(runner: Runner, name: str, **variables: str) -> tuple[int, str]:
     """Run a job of the recipe; return its exit code and what it said."""
-    job = recipe("gitlab")[name]
-    parts: list[str] = []
-    if "extends" in job:
-        parts += recipe("gitlab")[job["extends"]].get("before_script", [])
-    process = runner.sh(
-        "\n".join([*parts, *job["script"]]), KUBECONFIG=str(runner.kubeconfig), **variables
-    )
-    said = process.communicate(timeout=HANG)[0]
-    status = "failed" if process.returncode else "success"
-    after = runner.sh("\n".join(job.get("after_script", [])), CI_JOB_STATUS=status)
-    return process.returncode, said + after.communicate(timeout=HANG)[0]
+    return gitlab_job(runner, recipe("gitlab"), name, **variables)
 
 
 def live(api: Api) -> list[Any]:

@@ -11,7 +11,11 @@ from xml.etree import ElementTree as ET
 
 from ruamel.yaml import YAML
 
+from tests.support.waiting import HANG
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from applyprune.localplane import Plane
 
 PIPELINE = Path(__file__).parents[2] / "deploy/pipeline"
@@ -97,6 +101,21 @@ def recipe(name: str) -> dict[str, Any]:
     found = YAML(typ="safe").load((PIPELINE / f"{name}.yaml").read_text(encoding="utf-8"))
     assert isinstance(found, dict)
     return found
+
+
+def gitlab_job(
+    runner: Runner, jobs: Mapping[str, Any], name: str, **variables: str
+) -> tuple[int, str]:
+    """Run a job of a recipe for GitLab; return its exit code and what it said."""
+    job = jobs[name]
+    before = jobs[job["extends"]].get("before_script", []) if "extends" in job else []
+    process = runner.sh(
+        "\n".join([*before, *job["script"]]), KUBECONFIG=str(runner.kubeconfig), **variables
+    )
+    said = process.communicate(timeout=HANG)[0]
+    status = "failed" if process.returncode else "success"
+    after = runner.sh("\n".join(job.get("after_script", [])), CI_JOB_STATUS=status)
+    return process.returncode, said + after.communicate(timeout=HANG)[0]
 
 
 def report(path: Path) -> ET.Element:
