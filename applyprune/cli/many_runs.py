@@ -104,13 +104,15 @@ def many_sets(
 ) -> ManySets:
     """Return the sets of a call; raise all that is wrong with their files.
 
-    Of ``plans``, only those sets are meant that have one.
+    With ``plans``, only those sets are meant that have one.
     """
     calls = sets_of_call(ctx, folder, namespace_of(cluster_target), reporting)
     found = concerned_by(calls, folder, since) if since else ConcernedSets(calls.sets)
     bound = None if plans is None else _plans_of(plans, calls)
-    if bound is not None:
-        found = replace(found, sets=[one for one in found.sets if one.found.key in bound])
+    if plans is not None and bound is not None:
+        sets = [one for one in calls.sets if one.found.key in bound]
+        removed = tuple(dict.fromkeys((*found.removed, *plans.removed)))
+        found = replace(found, sets=sets, removed=removed)
     conditions: dict[Condition, None] = {}
     for call in found.sets:
         conditions |= dict.fromkeys(call.values["cluster_target"].conditions)
@@ -158,8 +160,10 @@ def apply_many(many: ManySets, reporting: Reporting, *, yes: bool) -> int:
         options: Options = call.values["options"]
         check = call.values["check"] and many.plans is None
         options = replace(options, mode=Mode.APPLY, check=check)
-        bound = None if many.plans is None else many.plans[call.found.key]
-        return options if bound is None else with_own_approval(options, bound)
+        if many.plans is not None:
+            return with_own_approval(options, many.plans[call.found.key])
+        # The digest is of one of the sets; the others prune what no guard refuses.
+        return replace(options, prune=replace(options.prune, only_approved=False))
 
     def events() -> Iterator[Event]:
         is_dry = any(options_of(one).dry_run is not DryRun.OFF for one in many.concerned.sets)
@@ -286,7 +290,8 @@ def run_many(
         session.cluster.remember_kinds()
         yield from session.reported(every.events())
         if output is not None:
-            output.write([(one.plan, one.options, key) for key, one in runs.items()], session)
+            plans = [(one.plan, one.options, key) for key, one in runs.items()]
+            output.write(plans, many.concerned.removed, session)
         yield _end(every, time.monotonic() - began)
 
 
@@ -409,7 +414,12 @@ class PlansOutput(Struct, frozen=True):
     expires_in: float
     """Seconds."""
 
-    def write(self, plans: Sequence[tuple[Plan | None, Options, SetKey]], session: Session) -> None:
+    def write(
+        self,
+        plans: Sequence[tuple[Plan | None, Options, SetKey]],
+        removed: Sequence[SetKey],
+        session: Session,
+    ) -> None:
         """Write the file, if the plan of each set can be applied or approved."""
         files = []
         for plan, options, key in plans:
@@ -422,7 +432,7 @@ class PlansOutput(Struct, frozen=True):
                     plan, options=options.apply, prune=options.prune, expires_in=self.expires_in
                 )
             )
-        write_plan(self.path, PlanFiles(self.folder, tuple(files)))
+        write_plan(self.path, PlanFiles(self.folder, tuple(files), tuple(removed)))
         if files:
             until = files[0].expires.strftime("%Y-%m-%d %H:%M UTC")
             self._say(f"was written: the plans are valid until {until}")
@@ -440,8 +450,9 @@ def _end(every: SetRuns, elapsed: float) -> Finished:
     if every.cancellation.requested:
         error = _interrupted(every)
         return Finished(dict(counts), error.exit_code, elapsed, error.problem)
-    codes = {one.exit_code for one in every.finished.values()}
-    failed = [str(key) for key, one in every.finished.items() if one.exit_code > 1]
+    # A set that was not run is no reason of its own.
+    codes = {every.finished[key].exit_code for key in every.begun}
+    failed = [str(key) for key in every.finished if every.finished[key].exit_code > 1]
     if not failed:
         return Finished(dict(counts), max(codes, default=0), elapsed)
     names = and_more(failed, _SHOWN)

@@ -19,7 +19,7 @@ from applyprune._version import __version__
 from applyprune.errors import NotApproved, PlanOutdated, PruneRefused, UsageError
 from applyprune.model.events import ObjectDone
 from applyprune.model.fate import Fate, Outcome
-from applyprune.model.identity import Ref
+from applyprune.model.identity import Ref, SetKey
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, DryRun, Mode, Options
@@ -465,6 +465,8 @@ class PlanFiles(Struct, frozen=True):
     folder: str
     """The folder of the sets, as the command line named it."""
     files: tuple[PlanFile, ...]
+    removed: tuple[SetKey, ...] = ()
+    """The sets whose files are gone: the plans may take their objects."""
 
 
 def with_own_approval(options: Options, file: PlanFile) -> Options:
@@ -480,7 +482,8 @@ def with_own_approval(options: Options, file: PlanFile) -> Options:
 def encode_plan_files(plans: PlanFiles) -> bytes:
     """Return the plans of many sets as JSON; each of them is as in a file of its own."""
     each = b",\n".join(encode_plan_file(one).rstrip() for one in plans.files)
-    content = f'"folder":{_json(plans.folder)},\n"plans":[\n'.encode() + each + b"\n]}\n"
+    head = f'"folder":{_json(plans.folder)},\n"removed":{_json(plans.removed)}'
+    content = f'{head},\n"plans":[\n'.encode() + each + b"\n]}\n"
     return _first_line(_checksum(content), SCHEMA_OF_MANY) + content
 
 
@@ -496,11 +499,13 @@ def decode_plan_files(data: bytes, *, source: str) -> PlanFiles | PlanFile:
         raise _invalid(source, "was changed or cut off after it was written")
     head, _, rest = content.partition(b',\n"plans":[\n')
     try:
-        folder = _typed(str, json.loads(b"{" + head + b"}")["folder"])
+        said = json.loads(b"{" + head + b"}")
+        folder, gone = _typed(str, said["folder"]), _typed(list, said["removed"])
+        removed = [SetKey(_typed(str, namespace), _typed(str, name)) for namespace, name in gone]
         files = [decode_plan_file(one, source=source) for one in _plans_in(rest.decode())]
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise _invalid(source, "is not a valid plan file", reason="it is malformed") from error
-    plans = PlanFiles(folder, tuple(files))
+    plans = PlanFiles(folder, tuple(files), tuple(removed))
     if encode_plan_files(plans) != data:  # guard: plans-form never
         raise _invalid(source, "is not a valid plan file", reason="it is malformed")
     return plans

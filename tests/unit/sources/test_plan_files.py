@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import UsageError
+from applyprune.model.identity import SetKey
 from applyprune.planning.approval import (
     LARGEST,
     SCHEMA_OF_MANY,
@@ -94,7 +95,8 @@ def test_plans_of_many_sets_are_read_as_they_were_written(
     tmp_path: Path, files: tuple[PlanFile, ...]
 ) -> None:
     """The file is JSON, and each plan in it is as in a file of its own."""
-    path, plans = tmp_path / "all.plan", PlanFiles('deploy/"prod"', files)
+    removed = tuple(SetKey(one.namespace, f"old-{one.name}") for one in files)
+    path, plans = tmp_path / "all.plan", PlanFiles('deploy/"prod"', files, removed)
     write_plan(path, plans)
     assert read_plans(path) == plans
     document = json.loads(path.read_bytes())
@@ -125,6 +127,7 @@ def test_plans_of_many_sets_are_refused_if_one_byte_differs(tmp_path: Path) -> N
     forged = {
         b'"fate":"prune"': b'"fate":"leave"',
         b'"folder":"deploy"': b'"folder":7',
+        b'"removed":[]': b'"removed":[["shop"]]',
         b'"plans":[': b'"plan":[',
         b"\n]}": b"\n}}",
         b"},\n{": b"}\n{",
