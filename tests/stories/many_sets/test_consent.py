@@ -244,3 +244,19 @@ def test_command_line_applies_the_plans_of_a_file(sets: SetFolders) -> None:
         "web": {"of-web", "x"},
         "other": {"of-other", "new"},
     }
+
+
+def test_approval_of_one_set_does_not_hold_back_another(sets: SetFolders) -> None:
+    """What no guard refuses is pruned; another digest still approves nothing."""
+    sets.write("web", *map(config_map, ("of-web", "old-of-web")))
+    sets.write("big", *map(config_map, "abcdef"))
+    assert sets.apply().end.exit_code == 0
+    sets.write("web", config_map("of-web"))
+    sets.write("big", *map(config_map, "ab"))
+    (planned,) = sets.plan().sets["big"].of(Planned)
+    words = ("apply", "--all-in", sets.folder.name, "--yes", "-o", "json", "--approve")
+    wrong = sets.call(*words, f"sha256:{'0' * 64}")
+    assert wrong.code == 6
+    assert sets.listed("web", "big") == {"web": {"of-web"}, "big": set("abcdef")}
+    assert sets.call(*words, planned.plan.deletions).code == 0
+    assert sets.listed("big") == {"big": set("ab")}
