@@ -119,7 +119,7 @@ class SetRuns(Struct):
         dependents = start.of_prunes().needs
 
         def command_of(key: SetKey) -> CommandSets:
-            later = [str(one) for one in dependents[key] if one in self.runs]
+            later = [str(one) for one in self._next_of(key, dependents)]
             seen = self._seen_by(key)
             if later and not seen.prunes_after:
                 seen = replace(seen, prunes_after=f"only after {and_more(later, _SHOWN)}")
@@ -140,6 +140,14 @@ class SetRuns(Struct):
         for key, way in self.order.stopped(self._failed).items():
             if key in self.runs and key not in self.begun:
                 yield from self._not_run(key, _stopped(key, way))
+
+    def _next_of(self, key: SetKey, needs: Mapping[SetKey, Sequence[SetKey]]) -> Sequence[SetKey]:
+        """Return the next sets that run, by what each needs: through those that do not run."""
+        left = list(needs[key])
+        for one in left:
+            if one not in self.runs:
+                left += [other for other in needs[one] if other not in left]
+        return [one for one in left if one in self.runs]
 
     def _second_runs(self, order: SetOrder, held: Mapping[SetKey, _FirstRun]) -> Iterator[Event]:
         """Prune in sets that others need, each after those; and forget what has moved."""
@@ -213,9 +221,9 @@ class SetRuns(Struct):
                 for at, key in enumerate(upcoming):
                     # guard: no-set-after-a-signal -> len(running) < SIDE_BY_SIDE
                     if len(running) < SIDE_BY_SIDE and not self.cancellation.requested:
+                        self._begin(key, command_of(key), upcoming[at:])
                         running.add(key)
                         self.begun.add(key)
-                        self._begin(key, command_of(key), upcoming[at:])
                 if not running:
                     return
                 key, item = self._queue.get()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from applyprune.model.identity import SetKey
     from applyprune.model.options import Options
     from applyprune.planning.approval import Consent
+    from tests.support.api import AuditTrail
 
 
 class ManyStory(Struct, frozen=True):
@@ -161,3 +162,14 @@ class SetFolders(Struct):
                 if isinstance(event, SetEvent):
                     self.seen(event.key.name, event.event)
         return ManyStory(tuple(said))
+
+
+def deleted(audit: AuditTrail, namespace: str) -> list[str]:
+    """Return the names of the objects of a namespace that were deleted, in their order."""
+    return [
+        one["objectRef"]["name"]
+        for one in audit.ours()
+        if one["verb"] == "delete"
+        and one["objectRef"].get("namespace") == namespace
+        and not one["requestObject"].get("dryRun")
+    ]

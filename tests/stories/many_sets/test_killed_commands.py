@@ -30,10 +30,14 @@ class Trial:
         """Apply what was before, and write what comes next."""
         self.sets = SetFolders(sets.folder / str(number), sets.kubeconfig, sets.namespace)
         self.api, self.number = api, number
-        self._write(base=["same", "changes", "old", "x"], web=["stays"], other=["kept", "gone"])
+        self.write_back()
         assert self.sets.apply().end.exit_code == 0
         self.x = self.there()[self.name("x")]
         self._write(base=["same", "changes"], web=["stays", "x"], other=["kept", "new"], value="2")
+
+    def write_back(self) -> None:
+        """Write what was before."""
+        self._write(base=["same", "changes", "old", "x"], web=["stays"], other=["kept", "gone"])
 
     def name(self, name: str) -> str:
         """Return a name of this trial."""
@@ -101,14 +105,7 @@ def sends(method: str, words: str) -> Callable[[Exchange], bool]:
     return is_it
 
 
-def puts_without(inventory: str, name: str) -> Callable[[Exchange], bool]:
-    """Return what picks the first write of an inventory that does not list an object any more."""
-    wanted = f'"{name}'.encode()
-
-    def is_it(seen: Exchange) -> bool:
-        return seen.method == "PUT" and inventory in seen.path and wanted not in seen.body
-
-    return is_it
+is_deletion = sends("DELETE", "/")
 
 
 MOMENTS = {
@@ -123,28 +120,70 @@ MOMENTS = {
 
 @pytest.mark.parametrize(("is_meant", "moment"), MOMENTS.values(), ids=MOMENTS)
 def test_command_killed_at_a_step_is_run_again(
-    sets: SetFolders, proxy: FaultProxy, api: Api, tmp_path: Path, is_meant: object, moment: Moment
+    sets: SetFolders,
+    proxy: FaultProxy,
+    api: Api,
+    tmp_path: Path,
+    is_meant: Callable[[Exchange], bool],
+    moment: Moment,
 ) -> None:
     """Between the steps of a move, and around the deletion of what others needed."""
     trial = Trial(sets, api, 0)
-    assert callable(is_meant)
     kill_at_first(proxy, is_meant, moment, trial.command, proxy.kubeconfig(tmp_path))
     trial.recovers("")
 
 
+def test_killed_command_is_taken_back(
+    sets: SetFolders, proxy: FaultProxy, api: Api, tmp_path: Path
+) -> None:
+    """Somebody reverts the change, and applies: what has moved comes home."""
+    trial = Trial(sets, api, 0)
+    is_moved = sends("PATCH", "/x-")
+    kill_at_first(proxy, is_moved, Moment.AFTER, trial.command, proxy.kubeconfig(tmp_path))
+    trial.write_back()
+    trial.recovers("")
+
+
 @pytest.mark.sweep
+@pytest.mark.parametrize("back", [False, True], ids=["run again", "taken back"])
 @pytest.mark.parametrize("moment", list(Moment))
-def test_command_killed_at_each_request_is_run_again(
-    sets: SetFolders, proxy: FaultProxy, api: Api, tmp_path: Path, moment: Moment
+def test_command_killed_at_each_request_is_mended(
+    sets: SetFolders, proxy: FaultProxy, api: Api, tmp_path: Path, moment: Moment, back: bool
 ) -> None:
     """Until a command finishes: the last one has been killed at no request."""
     for number in itertools.count(1):
         trial = Trial(sets, api, number)
         killed = kill_at(proxy, number, moment, trial.command, proxy.kubeconfig(tmp_path))
+        if back:
+            trial.write_back()
         trial.recovers(f"{moment} {killed}")
         if killed is None:
             break
     assert number > 40
+
+
+CUT = {
+    "before the second runs": sends("PATCH", "/x-"),
+    "in a second run": sends("DELETE", "/old-"),
+}
+
+
+@pytest.mark.parametrize("is_meant", CUT.values(), ids=CUT)
+def test_signal_in_the_middle_leaves_the_rest_to_the_next_command(
+    sets: SetFolders,
+    proxy: FaultProxy,
+    api: Api,
+    tmp_path: Path,
+    is_meant: Callable[[Exchange], bool],
+) -> None:
+    """What was in flight is recorded; nothing that was to come after it is done."""
+    trial = Trial(sets, api, 0)
+    kubeconfig = proxy.kubeconfig(tmp_path)
+    ended = interrupt_at(proxy, is_meant, signal.SIGINT, trial.command, kubeconfig)
+    assert ended.code == 130, ended
+    deleted = [seen.path for seen in proxy.exchanges if is_deletion(seen)]
+    assert any("/old-" in path for path in deleted) == (is_meant is CUT["in a second run"])
+    trial.recovers("")
 
 
 def test_signal_ends_what_runs_and_begins_no_other_set(

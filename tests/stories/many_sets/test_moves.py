@@ -129,6 +129,58 @@ def test_adopted_object_stays_adopted(sets: SetFolders, api: Api) -> None:
     assert api.exists(sets.stage("a").path("x"))
 
 
+def test_crd_moves_and_its_custom_resources_stay(crd_sets: SetFolders, crds: Api) -> None:
+    """A deletion of the CRD would take those of all other sets with it."""
+    kind = "Handed"
+    path = crd_sets.stage("users").path("one", "handeds", "/apis/x.example.com/v1")
+    definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/handeds.x.example.com"
+    crd_sets.write("users", custom_resource("one", kind), dependsOn=["a", "b"])
+    write(crd_sets, {"a": [crd(kind)], "b": []})
+    assert crd_sets.apply().end.exit_code == 0
+    known = [crds.get(one)["metadata"]["uid"] for one in (path, definition)]
+    write(crd_sets, {"a": [], "b": [crd(kind)]})
+    assert crd_sets.apply().end.exit_code == 0
+    assert [crds.get(one)["metadata"]["uid"] for one in (path, definition)] == known
+    assert crd_sets.listed("a", "b") == {"a": {"of-a"}, "b": {"of-b", "handeds.x.example.com"}}
+
+
+def test_namespace_moves_from_the_set_that_lives_in_it(
+    sets: SetFolders, api: Api, fresh_name: str
+) -> None:
+    """Its set and all that is in it stay; its new set never deletes it with them in it."""
+    home = of_kind("Namespace", fresh_name)
+    sets.write("a", STAYS["a"], home, namespace=fresh_name)
+    sets.write("b", STAYS["b"])
+    assert sets.apply().end.exit_code == 0
+    path = f"/api/v1/namespaces/{fresh_name}"
+    uid = api.get(path)["metadata"]["uid"]
+    sets.write("a", STAYS["a"], namespace=fresh_name)
+    sets.write("b", STAYS["b"], home)
+    planned, story = sets.plan(), sets.apply()
+    assert planned.outcomes == story.outcomes
+    assert story.exit_codes == {"a": 0, "b": 0}
+    assert api.get(path)["metadata"]["uid"] == uid
+    assert api.get(path)["metadata"]["labels"][PART_OF] == sets.stage("b").target.id
+    assert sets.stage("a", fresh_name).listed() == {"configmap/of-a"}
+    sets.write("b", STAYS["b"])
+    assert sets.apply("--max-prune", "1").exit_codes["b"] in {0, 6}
+    assert "deletionTimestamp" not in api.get(path)["metadata"]
+
+
+def test_set_that_only_needs_what_it_had_gives_it(sets: SetFolders, api: Api) -> None:
+    """It is still in its input, as what must exist."""
+    needed = config_map("x", annotations={"applyprune.dev/apply": "exists"})
+    write(sets, {"a": [X], "b": []})
+    assert sets.apply().end.exit_code == 0
+    known = uids(api, sets, "x")
+    write(sets, {"a": [needed], "b": [X]})
+    story = sets.apply()
+    assert story.end.exit_code == 0, story.events
+    assert uids(api, sets, "x") == known
+    assert sets.apply().end.exit_code == 0
+    assert sets.listed("a", "b") == {"a": {"of-a"}, "b": {"of-b", "x"}}
+
+
 def test_object_moves_to_a_set_of_another_namespace(
     sets: SetFolders, api: Api, fresh_name: str
 ) -> None:

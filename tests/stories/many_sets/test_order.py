@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
 from applyprune.model.events import Event, Finished, Planned, Started, Waiting
 from applyprune.model.fate import Outcome
-from tests.support.api import Api
+from tests.support.api import Api, AuditTrail
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.objects import SERVICE, config_map
 from tests.support.other_run import take_from_elsewhere
-from tests.support.set_folders import ManyStory, SetFolders
+from tests.support.repository import Repository
+from tests.support.set_folders import ManyStory, SetFolders, deleted
 from tests.support.waiting import HANG
 from tests.support.workloads import NOWHERE, workload
 
@@ -165,3 +167,22 @@ def test_dry_run_waits_for_no_set(sets: SetFolders) -> None:
     assert story.exit_codes == {"base": 2, "web": 0}
     assert [one.plan for one in story.sets["web"].of(Planned)]
     assert story.sets["web"].outcomes == {"configmap/of-web": Outcome.CREATED}
+
+
+def test_set_that_a_change_does_not_concern_holds_up_nothing(
+    sets: SetFolders, audit: AuditTrail, tmp_path: Path
+) -> None:
+    """It is not run; those around it keep their order, also for their prunes."""
+    repository = Repository(tmp_path / "repository")
+    sets.folder = repository.root / "sets"
+    needs = {"a": [], "b": ["a"], "c": ["b"]}
+    for name, on in needs.items():
+        sets.write(name, config_map(f"of-{name}"), config_map(f"old-of-{name}"), dependsOn=on)
+    repository.commit()
+    assert sets.apply().end.exit_code == 0
+    for name in ("a", "c"):
+        sets.write(name, config_map(f"of-{name}"), dependsOn=needs[name])
+    audit.restart()
+    story = sets.apply(since="HEAD")
+    assert story.exit_codes == {"a": 0, "c": 0}
+    assert deleted(audit, sets.namespace) == ["old-of-c", "old-of-a"]

@@ -7,21 +7,10 @@ import pytest
 from applyprune.model.fate import Outcome
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import config_map
-from tests.support.set_folders import SetFolders
+from tests.support.set_folders import SetFolders, deleted
 
 
-def deleted(audit: AuditTrail, sets: SetFolders) -> list[str]:
-    """Return the names of the objects that were deleted, in their order."""
-    return [
-        one["objectRef"]["name"]
-        for one in audit.ours()
-        if one["verb"] == "delete"
-        and one["objectRef"]["namespace"] == sets.namespace
-        and not one["requestObject"].get("dryRun")
-    ]
-
-
-def chain(sets: SetFolders, *, old: bool, **keys: object) -> None:
+def chain(sets: SetFolders, *, old: bool) -> None:
     """Write three sets, each of which needs the one before; with an old object each, or without."""
     for name, needs in (("a", []), ("b", ["a"]), ("c", ["b"])):
         bodies = [config_map(f"new-of-{name}"), *([config_map(f"old-of-{name}")] if old else [])]
@@ -36,7 +25,7 @@ def test_prunes_go_in_the_reverse_order(sets: SetFolders, audit: AuditTrail) -> 
     audit.restart()
     story = sets.apply()
     assert story.exit_codes == {"a": 0, "b": 0, "c": 0}
-    assert deleted(audit, sets) == ["old-of-c", "old-of-b", "old-of-a"]
+    assert deleted(audit, sets.namespace) == ["old-of-c", "old-of-b", "old-of-a"]
     pruned = {name: one.outcomes[f"configmap/old-of-{name}"] for name, one in story.sets.items()}
     assert pruned == dict.fromkeys("abc", Outcome.PRUNED)
     assert story.end.counts == {Outcome.UNCHANGED: 3, Outcome.PRUNED: 3}
@@ -55,13 +44,13 @@ def test_nothing_is_pruned_before_a_failed_dependent(
     audit.restart()
     story = sets.apply()
     assert story.exit_codes == {"a": 0, "b": 3, "c": 3}
-    assert deleted(audit, sets) == []
+    assert deleted(audit, sets.namespace) == []
     assert story.sets["a"].outcomes["configmap/old-of-a"] is Outcome.NOT_PRUNED
     reason = story.sets["a"].reasons["configmap/old-of-a"]
     assert reason == f"the set {sets.namespace}/b, which needs it, has failed"
     chain(sets, old=False)
     assert sets.apply().end.exit_code == 0
-    assert deleted(audit, sets) == ["old-of-c", "old-of-b", "old-of-a"]
+    assert deleted(audit, sets.namespace) == ["old-of-c", "old-of-b", "old-of-a"]
 
 
 def test_far_dependent_that_failed_is_named(sets: SetFolders, api: Api) -> None:

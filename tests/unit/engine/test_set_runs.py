@@ -382,6 +382,15 @@ def test_bug_in_one_run_is_raised_when_the_others_have_ended() -> None:
     assert "c" not in runs.names
 
 
+def test_bug_before_a_run_has_begun_is_raised() -> None:
+    """Nobody waits for a run that does not exist."""
+    runs = Runs(ordered(a="", b="a"))
+    runs.all.removed = cast("Sequence[SetKey]", 1)
+    with pytest.raises(TypeError):
+        list(runs.all.events())
+    assert runs.names == ""
+
+
 def test_reader_that_leaves_waits_for_what_runs() -> None:
     runs = Runs(ordered(a="", b="a"))
     seen = list[str]()
