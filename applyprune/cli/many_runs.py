@@ -450,7 +450,7 @@ def _end(every: SetRuns, elapsed: float) -> Finished:
     if every.cancellation.requested:
         error = _interrupted(every)
         return Finished(dict(counts), error.exit_code, elapsed, error.problem)
-    # A set that was not run is no reason of its own.
+    # A set that was not run does not decide it.
     codes = {every.finished[key].exit_code for key in every.begun}
     failed = [str(key) for key in every.finished if every.finished[key].exit_code > 1]
     if not failed:
