@@ -94,7 +94,7 @@ class SetRuns(Struct):
             held: dict[SetKey, _FirstRun] = {}
             yield from self._first_runs(start, held)
             yield from self._second_runs(start.of_prunes(), held)
-        for key in self.runs.keys() - self.finished.keys():
+        for key in [one for one in self.runs if one not in self.finished]:
             error = Interrupted(self.cancellation.exit_code - 128, is_unchanged=True)
             yield from self._not_run(key, error)
         if self._error is not None:
