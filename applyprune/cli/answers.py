@@ -47,6 +47,10 @@ _ALL_KINDS = (
     "object: --orphan KIND/NAME."
 )
 _LISTED = "Use applyprune list."
+_MOVE = (
+    "Use applyprune apply TO -f PATH --adopt set/FROM: TO takes what FROM lists and PATH has. For "
+    "sets of one repository: applyprune apply --all-in DIR."
+)
 OPTIONS = {
     # Which manifests.
     **dict.fromkeys(("-R", "--recursive"), _BELOW),
@@ -221,7 +225,7 @@ COMMANDS = {
     "tree": "Use applyprune status NAME --tree.",
     **{
         verb: f"Use applyprune inventory {verb} NAME."
-        for verb in ("repair", "show", "orphan", "move", "release")
+        for verb in ("repair", "show", "orphan", "release")
     },
     **{
         verb: f"Use applyprune bundle {verb} NAME."
@@ -246,6 +250,7 @@ COMMANDS = {
     **{f"inventory {word}": _LISTED for word in ("list", "ls")},
     **dict.fromkeys(("inventory get", "inventory describe"), "Use applyprune inventory show NAME."),
     **dict.fromkeys(("inventory delete", "inventory rm"), _DELETE),
+    **dict.fromkeys(("move", "inventory move"), _MOVE),
     "inventory fix": "Use applyprune inventory repair NAME.",
     **dict.fromkeys(("local list", "local ls", "local ps"), "Use applyprune local status."),
     **dict.fromkeys(("local start", "local create"), "Use applyprune local up."),

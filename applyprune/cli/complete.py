@@ -108,7 +108,7 @@ def _objects(line: CommandLine) -> Iterable[str]:
     from applyprune.api.sets import ApplySet
     from applyprune.planning.names import kind_names
 
-    name = line.text("name") or line.text("source")
+    name = line.text("name")
     word, slash, _ = line.prefix.partition("/")
     kinds = None
     with line.connection() as cluster:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.cli.complete import SET_NAME
 from applyprune.cli.options import (
     CLUSTER,
     LIST_OUTPUT,
@@ -25,7 +24,6 @@ from applyprune.model.events import EntryListed, Finished, MismatchFound, Starte
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import OF_CLUSTER, Ownership
 from applyprune.model.options import DryRun, Mode, Options
-from applyprune.model.text import is_dns_label
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def inventory() -> None:
-    """Show, check and repair inventories; move or orphan objects."""
+    """Show, check and repair inventories; orphan objects."""
 
 
 @command(NAME, CLUSTER, LIST_OUTPUT, of=inventory)
@@ -268,75 +266,6 @@ def orphan(
         run_set(cluster_target, name, no_input, options, confirmation),
         plan_is_shown=confirmation.can_ask,
     )
-
-
-@command(
-    click.Argument(("source",), type=SET_NAME, metavar="FROM"),
-    click.Argument(("to",), type=SET_NAME, metavar="TO[.NS]"),
-    OBJECTS,
-    CLUSTER,
-    RECORD,
-    OUTPUT,
-    Option("--all", "everything", is_flag=True, help="All objects; the set FROM is removed."),
-    Option(
-        "--if-exists",
-        is_flag=True,
-        help="Do nothing if the set FROM does not exist, so that a pipeline can keep the command.",
-    ),
-    of=inventory,
-)
-def move(
-    source: str,
-    to: str,
-    objects: tuple[str, ...],
-    cluster_target: ClusterTarget,
-    reporting: Reporting,
-    options: Options,
-    everything: bool,
-    if_exists: bool,
-) -> int:
-    """Transfer objects from the set FROM to the set TO without deleting them.
-
-    NS is the namespace of the inventory of TO, if it differs. Run the same command again to resume
-    an interrupted move.
-
-    \b
-    Examples:
-      applyprune inventory move web shop service/web deployment.apps/web
-      applyprune inventory move web shop --all --if-exists
-      applyprune inventory move web web.shop --all
-    """
-    from applyprune.cli.session import open_session
-    from applyprune.engine.context import RunRequest
-    from applyprune.engine.inventory import Side
-    from applyprune.engine.inventory import move as move_objects
-
-    select = _selected(objects, everything=everything)
-    options = replace(options, mode=Mode.MOVE, select=select)
-    name, to_namespace = _place(to)
-
-    def events() -> Iterator[Event]:
-        with open_session(cluster_target) as session:
-            source_set, target_set = session.applyset(source), session.applyset(name, to_namespace)
-            moved = move_objects(
-                RunRequest(source_set.identity, options=options),
-                session.cluster.client,
-                source_set.store(),
-                session.stop,
-                Side(target_set.identity, target_set.store()),
-                if_exists=if_exists,
-            )
-            yield from session.reported(moved)
-
-    return reporting.print_events(events())
-
-
-def _place(text: str) -> tuple[str, str]:
-    """Return the name of a set, and the namespace of its inventory, empty for that of ``-n``."""
-    name, dot, namespace = text.partition(".")
-    if dot and not is_dns_label(namespace):
-        raise UsageError(f"{text} names no namespace after the dot", hint="Write NAME.NAMESPACE.")
-    return name, namespace
 
 
 def _selected(objects: tuple[str, ...], *, everything: bool) -> frozenset[str]:

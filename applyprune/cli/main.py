@@ -208,7 +208,7 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "inspect",
             "Print the roles that an account needs to apply, prune and delete a set.",
         ),
-        "inventory": ("inventory", "Show, check and repair inventories; move or orphan objects."),
+        "inventory": ("inventory", "Show, check and repair inventories; orphan objects."),
     },
     "Configure": {
         "init": (

@@ -55,7 +55,7 @@ _NAMED = 3
 REMOVED = frozenset(
     {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}
 )
-CHANGED = REMOVED | {Outcome.CREATED, Outcome.UPDATED, Outcome.RECREATED, Outcome.MOVED}
+CHANGED = REMOVED | {Outcome.CREATED, Outcome.UPDATED, Outcome.RECREATED}
 _MAX_WARNINGS = 10
 _PASSING = frozenset(
     {

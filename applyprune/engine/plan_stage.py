@@ -139,7 +139,7 @@ def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, 
     inventory = context.lock.inventory
     resource_map = _served_kinds(request, inventory, context)
     context = yield from with_exact_names(
-        context, resource_map, [inventory], request.manifests, of_bundle=bool(request.owner)
+        context, resource_map, inventory, request.manifests, of_bundle=bool(request.owner)
     )
     if inventory.exists:  # otherwise it may be lost: its objects are searched first
         refuse_unlisted(context.options.select, inventory.entries, context.applyset)
@@ -191,7 +191,7 @@ def _served_kinds(request: RunRequest, inventory: Inventory, context: RunContext
 def with_exact_names(
     context: RunContext,
     resource_map: ResourceMap,
-    inventories: Sequence[Inventory],
+    inventory: Inventory,
     manifests: Sequence[Manifest] = (),
     *,
     of_bundle: bool = False,
@@ -206,8 +206,8 @@ def with_exact_names(
         return context
     options, warnings = with_names_resolved(
         context.options,
-        kind_names(resource_map, inventories, manifests),
-        known_names(inventories, manifests),
+        kind_names(resource_map, [inventory], manifests),
+        known_names(inventory, manifests),
         of_bundle=of_bundle,
     )
     yield from map(WarningRaised, warnings)
@@ -551,7 +551,7 @@ def explain(
     by_input = asked.options.mode is Mode.APPLY
     resource_map = cluster.resource_map()
     names = kind_names(resource_map, [inventory], asked.manifests)
-    resolver = Resolver(names, known_names([inventory], asked.manifests))
+    resolver = Resolver(names, known_names(inventory, asked.manifests))
     found = resolver.object(named)
     options = replace(asked.options, dry_run=DryRun.SERVER, check=False)
     if not by_input:
@@ -560,7 +560,7 @@ def explain(
         options = replace(options, select=frozenset({named}))
     planned = replace(asked, options=options)
     with run_context(planned, cluster, store, cancellation) as begun:
-        context = yield from with_exact_names(begun, resource_map, [inventory], asked.manifests)
+        context = yield from with_exact_names(begun, resource_map, inventory, asked.manifests)
         if by_input:
             yield from map(WarningRaised, resolver.warnings)
         options = context.options

@@ -19,7 +19,6 @@ class Outcome(StrEnum):
     PRUNED = "pruned", "would be pruned", "to prune", True
     DELETED = "deleted", "would be deleted", "to delete", True
     ORPHANED = "orphaned", "would be orphaned", "to orphan", True
-    MOVED = "moved", "would be moved", "to move", True
     REPAIRED = "repaired", "would be repaired", "to repair", True
     REMOVED_FROM_INVENTORY = (
         "removed-from-inventory",

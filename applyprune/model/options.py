@@ -23,7 +23,6 @@ class Mode(StrEnum):
     PRUNE = "prune"
     DELETE = "delete"
     ORPHAN = "orphan"
-    MOVE = "move"
     REPAIR = "repair"
 
     @property
@@ -333,7 +332,7 @@ class Options(Struct, frozen=True, repr_omit_defaults=True):
     """Check the plan on the server, by dry runs of what would be sent, and look up references and
     rights, before the first write."""
     select: frozenset[str] = frozenset()
-    """The objects that a move, a delete or ``Mode.ORPHAN`` works on, each as KIND/NAME; empty for
+    """The objects that a delete, a repair or ``Mode.ORPHAN`` works on, each as KIND/NAME; empty for
     all objects of the set."""
     select_labels: Selector | None = None
     """The labels of the live objects that a delete works on; None for all objects of the set."""

@@ -123,7 +123,6 @@ class ProblemKind(StrEnum):
     NO_WAIT = "NoWait"
     HELD_INVENTORY = "HeldInventory"
     SERVER_WARNING = "ServerWarning"
-    MOVED = "Moved"
     REDIRECTED = "Redirected"
     NEW_SET = "NewSet"
     TOOL_RECORD = "ToolRecord"

@@ -281,7 +281,8 @@ class _Existing(Struct, frozen=True):
                 reason = f"its finalizers have not finished: {held}"
         elif SET_ID in live.labels or SHARD_OF in live.labels:
             message = "is the inventory of a set"
-            hint = "Remove it from the input. To rename a set, use `applyprune inventory move`."
+            hint = "Remove it from the input. To rename a set, apply its input under the new name, "
+            hint += "with --adopt=set/NAME of the old one."
         elif judged is Owner.OTHER and not (is_any_adopted or self._giver is not None):
             return self._of_other_set(desired)
         elif withheld:  # guard: withheld-set never
@@ -317,13 +318,7 @@ class _Existing(Struct, frozen=True):
             is_near = namespace == applyset.namespace
             meant = [] if name == applyset.name else [f"the set {name}"]
             meant += [] if is_near else [f"-n {namespace}"]
-            to = applyset.name if is_near else f"{applyset.name}.{applyset.namespace}"
-            sets = f"{name} {to} {desired.ref.short} -n {namespace}"
-            move = f"applyprune inventory move {sets}"
-            hints = [
-                f"Did you mean {' with '.join(meant)}?",
-                f"To move it to this set (--all moves every object): {move}",
-            ]
+            hints = [f"Did you mean {' with '.join(meant)}?"]
         else:
             reason = f"its label {PART_OF} is {label}"
             hints = [f"To find that set: kubectl get cm -A -l {SET_ID}={label}"]

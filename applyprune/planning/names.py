@@ -204,12 +204,11 @@ def has_names(options: Options) -> bool:
 
 
 def known_names(
-    inventories: Iterable[Inventory], manifests: Iterable[Manifest]
+    inventory: Inventory, manifests: Iterable[Manifest]
 ) -> frozenset[tuple[GroupKind, str]]:
     """Return the kind and name of each object that is listed or in the input."""
-    listed = (ref for inventory in inventories for ref in inventory.entries)
     given = ((manifest.gvk.group_kind, manifest.name) for manifest in manifests)
-    return frozenset({*((ref.group_kind, ref.name) for ref in listed), *given})
+    return frozenset({*((ref.group_kind, ref.name) for ref in inventory.entries), *given})
 
 
 class Resolver(Struct):

@@ -36,7 +36,6 @@ from applyprune.model.live import (
     KindDeleted,
     LiveObject,
     Missing,
-    NotListed,
     Resource,
     Unknown,
 )
@@ -64,7 +63,6 @@ from applyprune.planning.ownership import (
     foreign_owner,
     has_witness,
     is_label_unproven,
-    is_listed_elsewhere,
     is_marked,
     label_problem,
     other_owner,
@@ -473,11 +471,10 @@ def why_gone(entry: InventoryEntry) -> str:
     return GONE if entry.uid else "it does not exist, and no apply of it was confirmed"
 
 
-class ObjectStep(Struct, frozen=True):
-    """What a verb does to one object that it makes owned or moves."""
+class OwnStep(Struct, frozen=True):
+    """What is done to one object that becomes owned."""
 
     entry: InventoryEntry
-    """Its entry; if it moves, the entry for the new set."""
     resource: Resource | None
     """The endpoint; None if the kind is not served."""
     outcome: Outcome = Outcome.FAILED
@@ -490,23 +487,23 @@ class ObjectStep(Struct, frozen=True):
     """Whether a patch must be sent for that."""
 
 
-def own_step(entry: InventoryEntry, world: World) -> ObjectStep:
+def own_step(entry: InventoryEntry, world: World) -> OwnStep:
     """Decide about one entry that is to become owned."""
     state, resource = world.states[entry.ref], world.resources.get(entry.ref.group_kind)
     applyset = world.applyset
     if isinstance(state, Absent | KindDeleted):
-        return ObjectStep(entry, resource, Outcome.SKIPPED, reason=why_gone(entry))
+        return OwnStep(entry, resource, Outcome.SKIPPED, reason=why_gone(entry))
     if isinstance(state, Unknown):
-        return ObjectStep(entry, resource, problem=state.problem)
+        return OwnStep(entry, resource, problem=state.problem)
     if not isinstance(state, LiveObject) or resource is None:
         unknown = _refused(entry, "it is unknown whether it exists")
-        return ObjectStep(entry, resource, problem=unknown)
+        return OwnStep(entry, resource, problem=unknown)
     problem = _ownership_problem(entry, state, world)  # guard: own-only-ours -> None
     if problem is not None:
-        return ObjectStep(entry, resource, live=state, problem=problem)
+        return OwnStep(entry, resource, live=state, problem=problem)
     if ownership_of(entry, state, applyset) is Ownership.OWNED:
-        return ObjectStep(entry, resource, Outcome.UNCHANGED, state, "it is owned already")
-    return ObjectStep(entry, resource, Outcome.UPDATED, state, is_due=True)
+        return OwnStep(entry, resource, Outcome.UNCHANGED, state, "it is owned already")
+    return OwnStep(entry, resource, Outcome.UPDATED, state, is_due=True)
 
 
 def _ownership_problem(entry: InventoryEntry, live: LiveObject, world: World) -> Problem | None:
@@ -585,74 +582,6 @@ def owned_entry(
     version = after.resource_version if is_untouched else recorded.resource_version
     fresh = replace(fresh, resource_version=version, generation=recorded.generation)
     return replace(owned, fingerprint=fresh, owned_fields=owned_fields_of(after, manager))
-
-
-# How each object moves from one set to another, by its live state.
-#
-# The label shows the owner at every moment. The new set lists the object before the label changes,
-# and the old set lists it until the change is done. So after an interrupted move both sets list the
-# object, and neither set deletes it in its next run. The same command resumes the move.
-
-
-MOVED = "inventory move"
-"""Why a prune deletes no object of the old set that an interrupted move has left there."""
-
-
-def moved_problem(
-    steps: Iterable[ObjectStep], source: ApplySetIdentity, destination: ApplySetIdentity
-) -> Problem | None:
-    """Return the warning about what the next apply of the destination does with moved objects."""
-    moved = [step.entry for step in steps if step.outcome is Outcome.MOVED]
-    if not moved:
-        return None
-    owned = {entry.ownership is Ownership.OWNED for entry in moved}
-    does = {True: "prunes", False: "orphans"}
-    them = "it" if len(moved) == 1 else "them"
-    manifests = "its manifest" if len(moved) == 1 else "their manifests"
-    return Problem(
-        ProblemKind.MOVED,
-        f"the next apply of the set {destination.name} "
-        f"{' or '.join(does[one] for one in sorted(owned, reverse=True))} "
-        f"{and_more([entry.ref.short for entry in moved], _SHOWN)}, unless its input has {them}",
-        hint=f"Move {manifests} from the input of {source.name} to that of {destination.name}.",
-    )
-
-
-def move_step(entry: InventoryEntry, world: World, *, destination: ApplySetIdentity) -> ObjectStep:
-    """Decide about one entry that is to move from the set of the world to another one."""
-    state, resource = world.states[entry.ref], world.resources.get(entry.ref.group_kind)
-    source, others = world.applyset, world.others
-
-    def refused(reason: str, hint: str = "") -> ObjectStep:
-        error = RunFailed(f"{entry.ref} was not moved", reason=reason, hint=hint)
-        return ObjectStep(entry, resource, problem=error.problem)
-
-    if isinstance(state, Absent | KindDeleted):
-        reason = state.reason if isinstance(state, KindDeleted) else why_gone(entry)
-        return ObjectStep(entry, resource, Outcome.REMOVED_FROM_INVENTORY, reason=reason)
-    if isinstance(state, Unknown):
-        return ObjectStep(entry, resource, problem=state.problem)
-    if isinstance(state, NotListed) or resource is None:
-        unknown = "it is unknown whether it exists"
-        return refused(unknown if resource is not None else "its kind is not served now")
-    listed = replace(entry, uid=state.uid, uid_before_apply=state.uid, digest="", fingerprint=None)
-    if entry.orphan_reason == MOVED:  # guard: resumed-move-stays-owned never
-        listed = replace(listed, orphan_reason="", orphaning=False)
-    label = state.labels.get(PART_OF)
-    for side in (source, destination):
-        if label == side.id and owner_of(state, entry, side) is Owner.RECORDED:
-            is_due = side is source
-            if is_due and state.terminating:
-                return refused("it is being deleted")
-            return ObjectStep(listed, resource, Outcome.MOVED, state, is_due=is_due)
-    if foreign_label(state, source) and is_listed_elsewhere(state, others):
-        reason = "it belongs to a third set now"
-        return ObjectStep(entry, resource, Outcome.REMOVED_FROM_INVENTORY, state, reason)
-    problem = label_problem(entry, state, others, source)
-    if problem is None:
-        see = f"See: applyprune inventory check {source.arguments}"
-        return refused("it is not the listed object, or has lost its label", see)
-    return ObjectStep(entry, resource, problem=problem)
 
 
 # Whether the drift of single objects can be reverted without a look at the whole set.

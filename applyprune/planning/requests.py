@@ -192,7 +192,7 @@ def _before(
         return version_request(resource, live, dead)
     if _has_other_label(live, applyset):
         if old := manager_by_label(live):
-            return transfer_request(resource, live, old=old, applyset=applyset, owned=False)
+            return transfer_request(resource, live, old=old, applyset=applyset)
         return unlabel_request(resource, live)
     if has_migration(live, migration, desired.packed, manager):
         return migrate_request(resource, live, migration, desired.packed, manager)
@@ -282,15 +282,13 @@ def mark_request(
 
 
 def transfer_request(
-    resource: Resource, live: LiveObject, *, old: str, applyset: ApplySetIdentity, owned: bool
+    resource: Resource, live: LiveObject, *, old: str, applyset: ApplySetIdentity
 ) -> PatchRequest:
     """Return the request that gives an object of the field manager ``old`` to another set.
 
-    ``owned`` says that the other set owns the object as the old one did; otherwise it adopts it.
+    The apply that follows says whether that set owns it.
     """
     annotations = _but(live.annotations, OWNED_BY)
-    if owned:
-        annotations = {**annotations, OWNED_BY: applyset.id}
     # The transferred fields include those that the new manager already had.
     names = {old: applyset.manager, yielded_manager(old): applyset.yielded}
     writers = [

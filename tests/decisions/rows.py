@@ -231,7 +231,7 @@ def _read(row: Row, cluster: Cluster) -> tuple[World, Sequence[str]]:
     manifests = read_objects(row.input)
     listed, served = cluster.inventory(), cluster.resource_map
     names = kind_names(served, [listed], manifests)
-    known = known_names([listed], manifests)
+    known = known_names(listed, manifests)
     options, ambiguous = with_names_resolved(options_of(**row.options), names, known)
     resolved = resolve(manifests, served, SET, namespace=HOME, options=options)
     if resolved.errors:

@@ -21,7 +21,7 @@ from applyprune.cluster.client import KubernetesClient
 from applyprune.engine.context import RunRequest
 from applyprune.engine.inventory import release
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.options import AdoptFrom, DryRun, Mode, Options
 from applyprune.values import replace
 from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import config_map, of_kind
@@ -66,13 +66,13 @@ def _lost_and_repaired(stage: Stage) -> Story:
 def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: FaultProxy) -> None:
     """Three ConfigMaps go through every verb that writes, and through their dry runs.
 
-    Slow: these are sixteen runs, two of which search every kind of the server.
+    Slow: these are fifteen runs, two of which search every kind of the server.
     """
     other = replace(spoiled, name="other")
     owned = replace(spoiled, name="owned", owner="Bundle shop/owned")
     bodies = [config_map(f"c-{number}") for number in range(3)]
     changed = [config_map(f"c-{number}", "w") for number in range(3)]
-    limit = spoiled.most(9)
+    limit, given = spoiled.most(9), AdoptFrom(spoiled.name)
     run = partial(spoiled.run, check=True)  # as every user does
     counts = {
         "dry run": _count(proxy, lambda: run(*bodies, dry_run=DryRun.SERVER)),
@@ -84,9 +84,8 @@ def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: Fault
         "prune": _count(proxy, lambda: run(*changed[:2], max_prune=limit)),
         "check": _count(proxy, spoiled.check, searches=True),
         "repair": _count(proxy, lambda: _lost_and_repaired(spoiled), searches=True),
-        "move, dry run": _count(proxy, lambda: spoiled.move(other, dry_run=DryRun.SERVER)),
-        "move one": _count(proxy, lambda: spoiled.move(other, "ConfigMap/c-0")),
-        "move all": _count(proxy, lambda: spoiled.move(other)),
+        "take": _count(proxy, lambda: other.run(*changed[:2], adopt=given, check=True)),
+        "forget what was taken": _count(proxy, lambda: run(config_map("own"))),
         "orphan": _count(proxy, lambda: other.orphan("ConfigMap/c-0", check=True)),
         "delete": _count(proxy, lambda: other.run(mode=Mode.DELETE, max_prune=limit, check=True)),
         "create for a Bundle": _count(proxy, lambda: owned.run(config_map("d"), check=True)),
@@ -102,9 +101,8 @@ def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: Fault
         "prune": "DELETE 1 GET 9 POST 1 PUT 3",
         "check": "",
         "repair": "DELETE 1 POST 1 PUT 1",
-        "move, dry run": "GET 4",
-        "move one": "GET 4 PATCH 2 POST 1 PUT 3",
-        "move all": "DELETE 1 GET 5 PATCH 2 PUT 4",
+        "take": "GET 10 PATCH 10 POST 2 PUT 1",
+        "forget what was taken": "GET 8 PATCH 2 POST 1 PUT 3",
         "orphan": "GET 2 PATCH 1 POST 1 PUT 3",
         "delete": "DELETE 2 GET 7 POST 1 PUT 2",
         "create for a Bundle": "GET 4 PATCH 2 POST 2 PUT 1",

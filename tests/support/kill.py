@@ -61,15 +61,6 @@ def kill_at(
     return _kill(proxy, place, moment, arguments, kubeconfig)
 
 
-def kill_at_patch(proxy: FaultProxy, arguments: Sequence[str | Path], kubeconfig: Path) -> None:
-    """SIGKILL a run before its first JSON patch."""
-
-    def is_patch(exchange: Exchange) -> bool:
-        return "json-patch" in exchange.header("content-type")
-
-    kill_at_first(proxy, is_patch, Moment.BEFORE, arguments, kubeconfig)
-
-
 def kill_at_first(
     proxy: FaultProxy,
     is_meant: Callable[[Exchange], bool],

@@ -13,7 +13,7 @@ from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
 from applyprune.engine.context import RunRequest
-from applyprune.engine.inventory import Side, move, own, repair
+from applyprune.engine.inventory import own, repair
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.run import run
 from applyprune.model.events import (
@@ -179,15 +179,6 @@ class Stage(Struct):
     def most(count: int) -> PruneLimit:
         """Return ``--max-prune COUNT``."""
         return PruneLimit(count=count, percent=0.0)
-
-    def move(self, to: Stage, *names: str, **options: Any) -> Story:
-        """Move objects to another set; all of them if none is named."""
-        with self.connection() as cluster:
-            store = self.applyset(cluster).store()
-            joining = Side(to.target, to.applyset(cluster).store())
-            chosen = options_of(mode=Mode.MOVE, select=frozenset(names), **options)
-            request = RunRequest(self.target, options=chosen)
-            return self._story(move(request, cluster.client, store, self.stop, joining))
 
     def explain(self, named: str, *bodies: dict[str, Any], given: bool = True) -> Story:
         """Explain what a run with this input would do with an object; or, without, a prune."""

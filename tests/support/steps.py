@@ -41,7 +41,7 @@ def edit(patch: dict[str, Any]) -> Step:
 
 
 def other_set(stage: Stage) -> Stage:
-    """Return the set to which objects are moved."""
+    """Return another set of the namespace."""
     return replace(stage, name="other")
 
 
@@ -113,7 +113,6 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
     "orphan": (apply(KEPT, B), apply(B, **ONE)),
     "delete": (apply(A, B), apply(mode=Mode.DELETE)),
     "orphan-the-set": (apply(A), apply(mode=Mode.ORPHAN)),
-    "move": (apply(A, B), lambda stage, _: stage.move(other_set(stage))),
     "own": (make(A), apply(A), lambda stage, _: stage.own("configmap/a")),
     "repair": (apply(A), FORGET, lambda stage, _: stage.repair(ownership=Ownership.OWNED)),
 }

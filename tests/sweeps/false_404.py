@@ -64,21 +64,15 @@ def is_write(seen: Exchange) -> bool:
     return seen.method != "GET" and not is_trial and not is_question
 
 
-def has_failed(spoiled: Exchange, requests: Sequence[Exchange], *, moves: bool) -> bool:
+def has_failed(spoiled: Exchange, requests: Sequence[Exchange]) -> bool:
     """Return whether a run of these ``requests`` must fail, because its write has failed.
 
-    It may have repeated the write. ``moves`` says whether the run is a move: that needs only the
-    first of its two patches to an object, and the next run makes up the second.
+    It may have repeated the write.
     """
     same = (seen for seen in requests if (seen.method, seen.path) == (spoiled.method, spoiled.path))
     done = [seen.number - spoiled.number for seen in same if seen.server_status in {200, 201}]
     is_repeated = any(place > 0 for place in done)
-    is_second_patch = (
-        moves
-        and "json-patch" in spoiled.header("content-type")
-        and any(place < 0 for place in done)
-    )
-    return is_write(spoiled) and not is_repeated and not is_second_patch
+    return is_write(spoiled) and not is_repeated
 
 
 def answer_404(
@@ -109,6 +103,6 @@ def answer_404(
     assert "Traceback" not in err, err
     if not spoiled:
         return None
-    if has_failed(spoiled[0], proxy.exchanges[made:], moves="move" in arguments):
+    if has_failed(spoiled[0], proxy.exchanges[made:]):
         assert running.returncode != 0, (spoiled, out)
     return spoiled[0]

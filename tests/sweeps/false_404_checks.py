@@ -83,7 +83,7 @@ class Trial:
 
     @property
     def sets(self) -> tuple[Stage, Stage]:
-        """Return the set and the one to which objects are moved."""
+        """Return the set and the other one."""
         return self.site.stage, other_set(self.site.stage)
 
     def states(self) -> dict[str, str]:
@@ -123,7 +123,7 @@ def check_listed(trial: Trial, where: str) -> None:
 
 
 def check_reports(trial: Trial, ended: Ended, where: str) -> None:
-    """Assert that no object is called gone, orphaned or moved that is not."""
+    """Assert that no object is called gone or orphaned that is not."""
     there = trial.there()
     for event in ended.events:
         for ref, said in _sayings(event):
@@ -143,14 +143,13 @@ def _sayings(event: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, str], Mapp
 
 def _is_false(said: Mapping[str, Any], live: Body, trial: Trial) -> bool:
     """Return whether something wrong is said about an object that exists as before."""
-    ours, other = (one.target.id for one in trial.sets)
+    ours = trial.site.stage.target.id
     label = (live["metadata"].get("labels") or {}).get(PART_OF)
     told = " ".join(str(said.get(key) or "") for key in ("reason", "message", "verdict"))
     return (
         said.get("outcome") in FORGOTTEN
         or (said.get("outcome") in DELETED and trial.verb.writes)
         or (said.get("outcome") == "orphaned" and label == ours)
-        or (said.get("outcome") == "moved" and label != other)
         or said.get("fate") in {"create", "remove-from-inventory"}
         or said.get("type") in {"gone", "uid-changed"}
         or (said.get("readiness") or {}).get("status") == "NotFound"
@@ -162,11 +161,9 @@ def check_state(trial: Trial, where: str) -> None:
     """Assert that exactly the wanted objects exist, and to which set each of them belongs."""
     verb, stage = trial.verb, trial.site.stage
     there = trial.there()
-    ours, other = trial.sets
-    shares = ((ours, verb.after), (other, verb.in_other_set), (None, verb.loose))
     wanted = {
-        key(body): (body.get("data"), one and one.target.id)
-        for one, bodies in shares
+        key(body): (body.get("data"), label)
+        for label, bodies in ((stage.target.id, verb.after), (None, verb.loose))
         for body in named(stage, bodies)
     }
     assert {
@@ -178,7 +175,7 @@ def check_state(trial: Trial, where: str) -> None:
         if name in trial.uids:
             assert (item["metadata"]["uid"] != trial.uids[name]) is (name in new), (name, where)
     inventories = trial.inventories()
-    for inventory, (_, bodies) in zip(inventories, shares[:2], strict=True):
+    for inventory, bodies in zip(inventories, (verb.after, verb.gives), strict=True):
         uids = {key(body): there[key(body)]["metadata"]["uid"] for body in named(stage, bodies)}
         found = {entry.ref.short: entry.uid for entry in inventory.entries.values()}
         assert (found, inventory.exists) == (uids, bool(uids)), where

@@ -71,7 +71,8 @@ class Verb:
     """The objects of the set after the call."""
     loose: tuple[Body, ...] = ()
     """The objects in no set after the call."""
-    in_other_set: tuple[Body, ...] = ()
+    gives: tuple[Body, ...] = ()
+    """The objects of the other set before the call, which takes them; their set lists them yet."""
     new: tuple[Body, ...] = ()
     """The objects that are deleted and created again."""
     owner: str = ""
@@ -156,13 +157,6 @@ _APPLY = Verb(
     given=_INPUT,
     after=_INPUT,
 )
-_MOVE = Verb(
-    "inventory move",
-    "{set} {to} {b} {c} {service}",
-    before=_BEFORE,
-    after=(_A,),
-    in_other_set=(_B, _C, SERVICE),
-)
 _ORPHAN = Verb(
     "inventory orphan", "{set} {b} {service}", before=_BEFORE, after=(_A, _C), loose=(_B, SERVICE)
 )
@@ -212,9 +206,16 @@ VERBS = (
         given=_INPUT,
         after=(_A, _B),
     ),
+    Verb(
+        "apply",
+        "{set} --adopt=set/{to}",
+        case="from another set",
+        before=(_A,),
+        given=_BEFORE,
+        gives=(_B, _C, SERVICE),
+        after=_BEFORE,
+    ),
     Verb("delete", "{set} --yes", before=_BEFORE),
-    _MOVE,
-    Verb("inventory move", "{set} {to} --all", "of all", before=_BEFORE, in_other_set=_BEFORE),
     _ORPHAN,
     Verb("inventory orphan", "{set} --all", "of all", before=_BEFORE, loose=_BEFORE),
     _REPAIR,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import ObjectDone
-from applyprune.model.options import Adopt, Mode
+from applyprune.model.options import Adopt, AdoptFrom, Mode
 from tests.support.input_files import write_input
 from tests.support.objects import SERVICE, config_map
 from tests.support.stage import Stage
@@ -28,23 +28,22 @@ _MOST = 5
 class Call:
     """One call of a verb and its input; all names have the set's name as a prefix.
 
-    A move transfers the objects to another set. ``by_other_set`` says that the call is about that
-    one, and ``may_refuse`` that objects may belong to the other set by then.
+    ``by_other_set`` says that the call is about the other set, ``takes`` that the set takes what
+    that one lists, and ``may_refuse`` that objects may belong to another set by then.
     """
 
     mode: Mode
     bodies: tuple[Body, ...] = ()
     by_other_set: bool = False
-    adopt: Adopt = Adopt.UNOWNED
+    takes: bool = False
     may_refuse: bool = False
 
     def run(self, stage: Stage) -> Story:
         """Call it in this process."""
         bodies = named(stage, self.bodies)
-        if self.mode is Mode.MOVE:
-            return stage.move(other_set(stage), *map(key, bodies))
         by = other_set(stage) if self.by_other_set else stage
-        return by.run(*bodies, mode=self.mode, adopt=self.adopt, max_prune=Stage.most(_MOST))
+        adopt = AdoptFrom(other_set(stage).name) if self.takes else Adopt.UNOWNED
+        return by.run(*bodies, mode=self.mode, adopt=adopt, max_prune=Stage.most(_MOST))
 
     def allows(self, story: Story) -> bool:
         """Return whether the call may end like this."""
@@ -59,9 +58,6 @@ class Call:
         """Return the arguments of the command that does the same, for the set itself."""
         bodies = named(stage, self.bodies)
         where = ("-n", stage.namespace)
-        if self.mode is Mode.MOVE:
-            to = other_set(stage).name
-            return ["inventory", "move", stage.name, to, *map(key, bodies), *where]
         if self.mode is Mode.DELETE:
             return [self.mode, stage.name, *where, "--yes"]
         return [
@@ -69,6 +65,7 @@ class Call:
             stage.name,
             *where,
             f"--max-prune={_MOST}",
+            *([f"--adopt=set/{other_set(stage).name}"] if self.takes else ()),
             "-f",
             write_input(folder / f"{stage.name}.json", bodies),
         ]
@@ -109,7 +106,7 @@ def prefix(stage: Stage) -> str:
 
 
 def other_set(stage: Stage) -> Stage:
-    """Return the set to which objects are moved."""
+    """Return the set that gives objects to this one."""
     return Stage(stage.kubeconfig, stage.namespace, name=f"{stage.name}-to")
 
 
@@ -138,9 +135,9 @@ def _then(call: Call) -> Recovery:
 _FIVE = tuple(config_map(letter) for letter in "abcde")
 _A, _B, _C, _D, _E = _FIVE
 _CHANGED = _apply(_A, config_map("b", "changed"))
-_MOVED = (_B, _C, SERVICE)
-_MOVE = Call(Mode.MOVE, _MOVED)
-_TAKE = Call(Mode.APPLY, (*_MOVED, _D), by_other_set=True, adopt=Adopt.ALL)
+_GIVEN = (_B, _C, SERVICE)
+_TAKE = Call(Mode.APPLY, (_A, *_GIVEN), takes=True)
+_FORGET = Call(Mode.APPLY, (_D,), by_other_set=True)
 
 SCENARIOS = (
     # Inventory, discovery 2, namespace, three reads, the set's labelled objects, schemas, three dry
@@ -176,26 +173,27 @@ SCENARIOS = (
         requests=19,
         writes=7,
     ),
-    # Two inventories, discovery, two lists, two unions, for each of three objects the transfer
-    # and its second patch, two shrunk.
+    # Of three objects of another set: for each the transfer, its second patch, and the apply.
     Scenario(
-        "move",
-        before=(_apply(_A, *_MOVED), Call(Mode.APPLY, (_D,), by_other_set=True)),
-        killed=_MOVE,
+        "take",
+        before=(_apply(_A), Call(Mode.APPLY, (*_GIVEN, _D), by_other_set=True)),
+        killed=_TAKE,
         recoveries={
-            "same": Recovery((_MOVE,), left=(_A,), in_other_set=(*_MOVED, _D)),
-            # Nobody completes the move: the old set's input still has the objects, so they stay.
+            "same": Recovery((_TAKE, _FORGET), left=(_A, *_GIVEN), in_other_set=(_D,)),
+            # First the other set runs with its old input: it still has what was not taken.
             "kept": Recovery(
-                (Call(Mode.APPLY, (_A, *_MOVED), may_refuse=True), _TAKE, _apply(_A)),
-                left=(_A,),
-                in_other_set=(*_MOVED, _D),
+                (
+                    Call(Mode.APPLY, (*_GIVEN, _D), by_other_set=True, may_refuse=True),
+                    _TAKE,
+                    _FORGET,
+                ),
+                left=(_A, *_GIVEN),
+                in_other_set=(_D,),
             ),
-            # Or the two inputs are those that fit a completed move.
-            "smaller": Recovery((_TAKE, _apply(_A)), left=(_A,), in_other_set=(*_MOVED, _D)),
         },
-        requests=16,
-        writes=10,
-        turns=("same", "kept", "smaller"),
+        requests=31,
+        writes=11,
+        turns=("same", "kept"),
         lasting=(*_FIVE[:4], SERVICE),
     ),
 )

@@ -65,7 +65,6 @@ ACTS: dict[str, Callable[[Stage], Story]] = {
     "check": Stage.check,
     "repair": lambda stage: stage.repair(ownership=Ownership.OWNED),
     "apply": lambda stage: stage.run(_home(stage), *OBJECTS),
-    "move": lambda stage: stage.move(replace(stage, name=f"{stage.name}-to")),
 }
 
 

@@ -37,7 +37,7 @@ def test_completion_offers_verbs_and_options() -> None:
     """They need no cluster."""
     nowhere = os.devnull
     assert offered("applyprune ap", nowhere) == ["apply"]
-    assert {"repair", "show", "move"} <= set(offered("applyprune inventory ", nowhere))
+    assert {"repair", "show", "orphan"} <= set(offered("applyprune inventory ", nowhere))
     assert offered("applyprune li", nowhere) == ["list"]
     assert offered("applyprune apply web --max", nowhere) == ["--max-prune"]
     assert offered("applyprune apply web --allow-kind pers", nowhere) == [
@@ -58,7 +58,7 @@ def test_completion_offers_what_is_in_the_cluster(stage: Stage) -> None:
         return found
 
     assert offers(f"applyprune apply {here} ") == ["shop", "web"]
-    assert offers(f"applyprune inventory move {here} web s") == ["shop"]
+    assert offers(f"applyprune inventory show {here} s") == ["shop"]
     assert offered("applyprune delete -n kube-public ", config) == []
     assert offers(f"applyprune apply {here} web --orphan ") == ["configmap/a", "configmap/b"]
     for kind in ("cm/", f"{stage.namespace}/configmap/"):

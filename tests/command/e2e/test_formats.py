@@ -170,8 +170,7 @@ def test_read_and_repair_verbs_have_formats(plane: Plane, namespace: str, reposi
     assert complaints("version", version) == []
     assert version["server"].startswith("v1.")
     assert document("inventory", "check", "web")["mismatches"] == []
-    assert document("inventory", "move", "web", "shop", "configmap/a")["counts"]["moved"] == 1
-    assert document("inventory", "orphan", "shop", "--all")["counts"]["orphaned"] == 1
+    assert document("inventory", "orphan", "web", "configmap/a")["counts"]["orphaned"] == 1
     assert document("inventory", "check", "gone")["exitCode"] == 2
     assert document("delete", "web", "--yes")["exitCode"] == 0
 

@@ -55,33 +55,6 @@ def desk(plane: Plane, namespace: str) -> Desk:
     return made
 
 
-def test_move_changes_the_set(desk: Desk) -> None:
-    """A line for each object, then the sum; done already is no error, ``--all`` ends the set."""
-    line = ("move", "web", "shop", "configmap/b")
-    assert desk.says(*line, "--dry-run") == [
-        "configmap/b moved (server dry run) (to the set shop)",
-        "web: 1 moved (server dry run)",
-    ]
-    assert desk.set().listed() == {"configmap/a", "configmap/b", "service/web"}
-    ended = desk(*line)
-    assert ended.err.splitlines() == [
-        "warning: the next apply of the set shop prunes configmap/b, unless its input has it",
-        "  Move its manifest from the input of web to that of shop.",
-    ]
-    assert ended.out.startswith("configmap/b moved (to the set shop)\nweb: 1 moved in ")
-    assert desk.says(*line) == ["web: nothing to do"]
-    assert sorted(desk.says("move", "web", "shop", "--all")) == [
-        "configmap/a moved (to the set shop)",
-        "service/web moved (to the set shop)",
-        "web: 2 moved",
-    ]
-    assert not desk.set().inventory().exists
-    assert desk.set("shop").listed() == {"configmap/a", "configmap/b", "service/web"}
-    # A mistyped name must not look like success; in a pipeline, a move that is done may be.
-    assert desk(*line).code == 2
-    assert desk.says(*line, "--if-exists") == ["web: nothing to do"]
-
-
 def test_check_and_repair_find_and_mend(desk: Desk, api: Api) -> None:
     """Exit code 1 tells of a difference; a repair needs a yes, and a dry run does not."""
     assert desk.says("check", "web") == ["web: no mismatches"]

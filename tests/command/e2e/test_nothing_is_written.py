@@ -63,7 +63,6 @@ def test_reading_verbs_write_nothing(
         ({0}, ("inventory", "show", "web")),
         ({0, 1}, ("inventory", "check", "web")),
         ({0}, ("inventory", "repair", "web", "--dry-run", "--yes")),
-        ({0}, ("inventory", "move", "web", "new", "configmap/leaves", "--dry-run")),
         ({0}, ("inventory", "orphan", "web", "--all", "--dry-run")),
         ({0}, ("inventory", "repair", "web", "--record-as=owned", "configmap/leaves", "--dry-run")),
         ({0}, ("version",)),

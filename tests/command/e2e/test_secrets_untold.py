@@ -158,11 +158,11 @@ def _by_others(teller: Teller, api: Api, folder: Path) -> str:
 
 
 def _of_two_sets(teller: Teller, api: Api, folder: Path) -> str:
-    """Of another set, moved, and without a record of its own."""
+    """Of another set, taken from it, and without a record of its own."""
     _made(teller)
     source = _with(folder, secret(stringData={"plain": OTHER}))
     told = teller.tell("apply shop", "-f", source, code={3})
-    told += teller.tell("inventory move web shop secret/other", code={0})
+    told += teller.tell("apply shop --adopt set/web", "-f", source, code={0})
     path = f"/api/v1/namespaces/{teller.namespace}/configmaps/applyprune-web"
     kept = json.dumps(api.get(path))
     assert api("DELETE", path)[0] == 200

@@ -45,7 +45,7 @@ FIELDS = (
     "namespace",
 )
 SPOILS = (DRY, ANOTHER, EARLIER, *FIELDS)
-BIG = ("create", "recreate", "prune", "orphan", "move")
+BIG = ("create", "recreate", "prune", "orphan")
 """What the short form takes: each kind of write of a run."""
 ENDS_OTHERWISE = {"adopt-what-another-set-gives"}
 """What a second run does not end: between the gift and its apply, an object is only adopted."""

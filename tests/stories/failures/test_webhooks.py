@@ -18,7 +18,7 @@ from applyprune.localplane import Plane
 from applyprune.model.events import ObjectDone, RetryReported
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.options import AdoptFrom, DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY
 from applyprune.values import replace
 from tests.support.api import Api
@@ -89,22 +89,23 @@ def test_webhook_answers_a_prune_with_404(plane: Plane, api: Api, stage: Stage) 
     assert stage.listed() == LISTED - {"configmap/c"}
 
 
-def test_webhook_answers_an_orphaning_and_a_move_with_404(
+def test_webhook_answers_an_orphaning_and_a_taking_with_404(
     plane: Plane, api: Api, stage: Stage
 ) -> None:
     """The object still has the set's label: it stays in its inventory."""
-    other = replace(stage, name="other")
+    other, given = replace(stage, name="other"), AdoptFrom(stage.name)
     stage.run(*BODIES)
     with Webhook(plane, api, stage.namespace, ("UPDATE",), _unless_inventory) as webhook:
         orphaned = stage.orphan("ConfigMap/c")
-        moved = stage.move(other, "ConfigMap/c")
+        taken = other.run(BODIES[2], adopt=given)
     assert webhook.refused == ["UPDATE c"] * 2
-    for story in (orphaned, moved):
+    for story, told in ((orphaned, "still exists"), (taken, "missing.example.com")):
         assert (story.exit_code, story.outcomes["configmap/c"]) == (3, Outcome.FAILED)
-        assert "still exists" in story.problem("configmap/c")
+        assert told in story.problem("configmap/c")
     assert stage.listed() == LISTED
-    again = stage.move(other, "ConfigMap/c")
-    assert (again.exit_code, again.outcomes["configmap/c"]) == (0, Outcome.MOVED)
+    again = other.run(BODIES[2], adopt=given)
+    assert (again.exit_code, again.outcomes["configmap/c"]) == (0, Outcome.UPDATED)
+    assert stage.run(*BODIES[:2]).exit_code == 0
     assert (stage.listed(), other.listed()) == (LISTED - {"configmap/c"}, {"configmap/c"})
 
 

@@ -55,6 +55,20 @@ def test_object_moves_without_a_deletion(stage: Stage, other: Stage, api: Api) -
     assert not api.exists(other.path("x"))
 
 
+def test_set_is_renamed_without_a_deletion(stage: Stage, other: Stage, api: Api) -> None:
+    """The delete of the old one takes only what the new one has not taken, and its record."""
+    assert other.run(*map(config_map, "xy"), config_map("left")).exit_code == 0
+    uids = {name: api.get(other.path(name))["metadata"]["uid"] for name in "xy"}
+    assert stage.run(*map(config_map, "xy"), adopt=GIVEN).exit_code == 0
+    gone = other.run(mode=Mode.DELETE)
+    taken = dict.fromkeys(("configmap/x", "configmap/y"), Outcome.REMOVED_FROM_INVENTORY)
+    assert gone.outcomes == {**taken, "configmap/left": Outcome.DELETED}
+    assert not other.inventory().exists
+    assert {name: api.get(other.path(name))["metadata"]["uid"] for name in "xy"} == uids
+    assert set(stage.run(*map(config_map, "xy")).outcomes.values()) == {Outcome.UNCHANGED}
+    assert stage.run(config_map("x")).outcomes["configmap/y"] is Outcome.PRUNED
+
+
 def test_adopted_object_stays_adopted(stage: Stage, other: Stage, api: Api) -> None:
     """Whoever has it: neither set has created it, so neither deletes it."""
     api.create(stage.path(), config_map("theirs"))

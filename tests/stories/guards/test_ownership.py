@@ -11,10 +11,9 @@ import pytest
 
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import Adopt, Conflicts
+from applyprune.model.options import Adopt, AdoptFrom, Conflicts
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.api import Api
-from tests.support.command import applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.forged import forge
 from tests.support.objects import config_map, of_kind
@@ -35,18 +34,17 @@ def test_adopted_object_is_orphaned_not_deleted(stage: Stage, api: Api) -> None:
     assert stage.listed() == {"configmap/a"}
 
 
-def test_object_of_another_set_names_that_set_and_the_move(stage: Stage) -> None:
-    """The command from the error makes the next run succeed; to take it over comes last."""
+def test_object_of_another_set_names_that_set_and_what_takes_it(stage: Stage) -> None:
+    """The option from the error makes the next run succeed; it comes last."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     stage.run(config_map("moved"), config_map("a"))
     first, *hints = other.run(config_map("moved")).problem("configmap/moved").splitlines()
     assert f"it belongs to the set web in namespace {stage.namespace}" in first
     assert hints[0].strip() == "Did you mean the set web?"
-    assert "--adopt=set/web" in hints[-1]
-    command = hints[1].partition(": applyprune ")[2]
-    assert command == f"inventory move web other configmap/moved -n {stage.namespace}"
-    assert applyprune(*command.split(), kubeconfig=stage.kubeconfig).code == 0
-    assert other.run(config_map("moved")).exit_code == 0
+    given = AdoptFrom.parse(hints[-1].partition("--adopt=")[2].partition(". ")[0])
+    assert given == AdoptFrom("web")
+    assert other.run(config_map("moved"), adopt=given).exit_code == 0
+    assert stage.run(config_map("a")).exit_code == 0
     assert stage.listed() == {"configmap/a"}
 
 
@@ -82,11 +80,11 @@ def test_repair_writes_the_annotation_only_if_told(stage: Stage, api: Api) -> No
     assert stage.run(*map(config_map, "ab")).outcomes["configmap/c"] is Outcome.PRUNED
 
 
-def test_moved_object_is_owned_by_its_new_set(stage: Stage, api: Api) -> None:
+def test_given_object_is_owned_by_its_new_set(stage: Stage, api: Api) -> None:
     """The annotation moves together with the label."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     stage.run(*map(config_map, "abc"))
-    assert stage.move(other, "configmap/a", "configmap/b").exit_code == 0
+    assert other.run(*map(config_map, "ab"), adopt=AdoptFrom("web")).exit_code == 0
     assert _witness(api, stage, "a") == other.target.id
     assert other.check().found == {}
     assert other.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED

@@ -173,16 +173,13 @@ def test_deleted_namespace_holds_no_apply(stage: Stage, api: Api, home: str) -> 
 
 
 def test_short_names_and_plurals_name_objects(stage: Stage, api: Api) -> None:
-    """In --orphan, `inventory orphan`, `inventory move` and `explain`."""
+    """In --orphan, `inventory orphan` and `explain`."""
     stage.run(*map(config_map, "abcde"), SERVICE, DEPLOYMENT)
     story = stage.run(*map(config_map, "abcde"), orphan=frozenset({"svc/web", "deploy.apps/web"}))
     assert story.outcomes["service/web"] == "orphaned"
     assert story.outcomes["deployment.apps/web"] == "orphaned"
-    assert stage.orphan("cm/a", "configmaps/b").exit_code == 0
-    shop = Stage(stage.kubeconfig, stage.namespace, name="shop")
-    shop.run(config_map("other"))
-    assert stage.move(shop, "cm/c", f"{stage.namespace}/CM/d").exit_code == 0
-    assert shop.listed() == {"configmap/c", "configmap/d", "configmap/other"}
+    names = ("cm/a", "configmaps/b", "ConfigMap/c", f"{stage.namespace}/CM/d")
+    assert stage.orphan(*names).exit_code == 0
     assert stage.listed() == {"configmap/e"}
     assert "deleted" in stage.explain("cm/e", given=False).explanation.verdict
     assert stage.explain("deploy.v1.apps/web", DEPLOYMENT).explanation.ref.kind == "Deployment"

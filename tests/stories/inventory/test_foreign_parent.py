@@ -49,7 +49,7 @@ def _verbs(stage: Stage) -> dict[str, Callable[[], object]]:
     return {
         "apply": lambda: stage.run(config_map("a"), config_map("b")),
         "delete": lambda: stage.run(mode=Mode.DELETE),
-        "move": lambda: stage.move(Stage(stage.kubeconfig, stage.namespace, name="other")),
+        "orphan": lambda: stage.orphan("configmap/a"),
     }
 
 

@@ -83,12 +83,8 @@ def test_last_run_records_an_interruption(stage: Stage) -> None:
 
 
 def test_last_run_records_each_verb(stage: Stage, api: Api) -> None:
-    """A move in both sets."""
-    other = Stage(stage.kubeconfig, stage.namespace, name="shop")
     api.create(stage.path(), config_map("d"))
     stage.run(*map(config_map, "abcd"), conflicts=Conflicts.FORCE)
-    stage.move(other, "configmap/a")
-    assert (last(stage).mode, last(stage).run) == ("move", last(other).run)
     stage.orphan("configmap/b")
     assert last(stage).mode == "orphan"
     stage.own("configmap/d")

@@ -269,11 +269,6 @@ def test_newer_format_is_not_overwritten(stage: Stage, api: Api) -> None:
     ):
         with pytest.raises(InventoryTooNew):
             stage.run(*bodies, mode=mode)
-    other = Stage(stage.kubeconfig, stage.namespace, name="other")
-    other.run(config_map("c"))
-    for source, to in ((stage, other), (other, stage)):
-        with pytest.raises(InventoryTooNew):
-            source.move(to)
     assert api.get(path) == newer
     assert api.exists(stage.path("b"))
 

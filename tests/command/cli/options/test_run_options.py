@@ -61,7 +61,6 @@ def test_input_summary_is_reported(
         (("delete", "web", "-n", "", "--yes"), "empty value for --namespace"),
         (("delete", "web", "--context", "", "--yes"), "empty value for --context"),
         (("status", "web", "--kubeconfig="), "empty value for --kubeconfig"),
-        (("inventory", "move", "a", "b.", "--all"), "b. names no namespace after the dot"),
     ],
 )
 def test_contradictory_calls_are_refused(

@@ -43,7 +43,7 @@ REFS = tuple(map(ref, range(111)))
 
 def failure(one: Ref, reason: str = "there is a set pages in namespace default") -> Problem:
     """Return a problem that names its object in each part."""
-    hint = f"To move it: applyprune inventory move pages web {one.short}"
+    hint = f"To take it: applyprune apply web --adopt=set/pages --only {one.short}"
     message = f"{one} belongs to another set"
     return Problem(ProblemKind.RUN_FAILED, message, f"{one.name}.yaml:1", reason, hint)
 

@@ -277,7 +277,7 @@ def test_both_managers_of_a_set_are_removed_and_moved_together() -> None:
     """Abandoned, neither is left; handed over, both are the other set's."""
     one = live(ENTRIES_REF, entries=[_ours(PAUSED), _second(REPLICAS), _theirs(REPLICAS)])
     assert _after(orphan_request(CONFIG_MAPS, one, TARGET)) == ["hpa"]
-    handed = transfer_request(CONFIG_MAPS, one, old=TARGET.manager, applyset=SHOP, owned=True)
+    handed = transfer_request(CONFIG_MAPS, one, old=TARGET.manager, applyset=SHOP)
     assert _after(handed) == [SHOP.manager, SHOP.yielded, "hpa"]
     assert _after(remove_manager_request(CONFIG_MAPS, one, TARGET.yielded)) == [
         TARGET.manager,

@@ -53,8 +53,8 @@ def settled(before: LiveObject) -> Operations:
     return second.operations
 
 
-def _transfer(one: LiveObject, *, owned: bool = False) -> PatchRequest:
-    return transfer_request(CONFIG_MAPS, one, old=OURS, applyset=SHOP, owned=owned)
+def _transfer(one: LiveObject) -> PatchRequest:
+    return transfer_request(CONFIG_MAPS, one, old=OURS, applyset=SHOP)
 
 
 def _handed_over(before: LiveObject) -> LiveObject:
@@ -281,7 +281,7 @@ def test_transfer_there_and_back_restores_the_object() -> None:
     """Nothing is lost on the way."""
     one = LIVES["ours and others'"]
     there = _read(patched(one, PATCHES["hand over"](one)))
-    back = transfer_request(CONFIG_MAPS, there, old=SHOP.manager, applyset=TARGET, owned=False)
+    back = transfer_request(CONFIG_MAPS, there, old=SHOP.manager, applyset=TARGET)
     assert patched(there, back.operations) == {**one.whole_metadata, "resourceVersion": "6"}
 
 
@@ -330,13 +330,12 @@ def test_marking_as_owned_writes_the_annotation(entries: list[Metadata]) -> None
     assert has_witness(_read(after), TARGET)
 
 
-@pytest.mark.parametrize("owned", [False, True])
-def test_annotation_of_ownership_follows_the_label_only_if_told(owned: bool) -> None:
-    """A set that takes an object of another set has adopted it; a set that is given one owns it."""
+def test_annotation_of_ownership_does_not_follow_the_label() -> None:
+    """A set that takes an object of another set has adopted it, until its apply says more."""
     one = LIVES["ours"]
     assert has_witness(one, TARGET)
-    after = patched(one, _transfer(one, owned=owned).operations)
-    assert has_witness(_read(after), SHOP) is owned
+    after = patched(one, _transfer(one).operations)
+    assert OWNED_BY not in after.get("annotations", {})
 
 
 WITNESS: Metadata = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}

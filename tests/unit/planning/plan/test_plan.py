@@ -127,9 +127,8 @@ def test_set_of_an_object_is_named_by_its_field_manager() -> None:
     named = _apply(live(ONE.ref, label=theirs.id, entries=entries)).problem
     assert named is not None
     assert named.reason == "it belongs to the set web in namespace shop"
-    first, second, *_, last = named.hint.splitlines()
+    first, *_, last = named.hint.splitlines()
     assert first.startswith("Did you mean ")
-    assert "applyprune inventory move web " in second
     taken = "  To take it from that set: --adopt=set/web.shop. The other set then drops it"
     assert last.startswith(taken)
     unknown = _apply(OTHER_SET).problem
