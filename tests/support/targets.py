@@ -49,6 +49,7 @@ STORIES = (
     "tests/command/e2e/test_terminal.py",
     "tests/stories/failures/test_inventory_and_crash.py",
     "tests/stories/failures/test_random_changes.py",
+    "tests/stories/many_sets/test_killed_commands.py",
     "tests/localplane/",
     "tests/node/test_isolation.py",
     "tests/packaging/",
