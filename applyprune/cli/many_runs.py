@@ -260,7 +260,7 @@ def run_many(
     with open_session(many.cluster_target) as session:
         inputs.read(session.stop)
         order, reads = many.calls.order, _Reads(session)
-        needed = {need for key in many.keys for need in order.needs.get(key, ())}
+        needed = order.needed_by(many.keys)
         runs = {}
         for call in many.concerned.sets:
             key, options = call.found.key, options_of(call)

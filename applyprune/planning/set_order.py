@@ -95,6 +95,16 @@ class SetOrder(Struct, frozen=True):
                 ways[key] = min(found, key=len)
         return {key: way for key, way in ways.items() if way and key not in done}
 
+    def needed_by(self, keys: Iterable[SetKey]) -> Collection[SetKey]:
+        """Return all that some sets depend on, also through others."""
+        found: dict[SetKey, None] = {}
+        left = list(keys)
+        for key in left:
+            others = [need for need in self.needs.get(key, ()) if need not in found]
+            found |= dict.fromkeys(others)
+            left += others
+        return found.keys()
+
     def with_needs(self, needs: Mapping[SetKey, Sequence[SetKey]]) -> SetOrder:
         """Return the order of the same sets with other needs, without a cycle."""
         return _ordered({key: needs[key] for key in self.needs})

@@ -67,7 +67,7 @@ def test_set_that_never_gets_ready_stops_its_dependents_alone(sets: SetFolders) 
     assert f"it depends on {api}, which was not run, because {base} has failed" in (
         story.errors("web")
     )
-    assert story.end.exit_code == 3
+    assert story.end.exit_code == 5, "what was not run is no reason of its own"
     assert story.end.problem is not None
     assert story.end.problem.message == f"3 of the 4 sets failed: {base}, {api}, {web}"
     sets.write("base", config_map("quick"))
@@ -172,7 +172,10 @@ def test_dry_run_waits_for_no_set(sets: SetFolders) -> None:
 def test_set_that_a_change_does_not_concern_holds_up_nothing(
     sets: SetFolders, audit: AuditTrail, tmp_path: Path
 ) -> None:
-    """It is not run; those around it keep their order, also for their prunes."""
+    """It is not run; those around it keep their order, also for their prunes.
+
+    What the far one needs through it must be ready.
+    """
     repository = Repository(tmp_path / "repository")
     sets.folder = repository.root / "sets"
     needs = {"a": [], "b": ["a"], "c": ["b"]}
@@ -186,3 +189,10 @@ def test_set_that_a_change_does_not_concern_holds_up_nothing(
     story = sets.apply(since="HEAD")
     assert story.exit_codes == {"a": 0, "c": 0}
     assert deleted(audit, sets.namespace) == ["old-of-c", "old-of-a"]
+    for name in ("a", "c"):
+        slow = workload("Deployment", f"slow-{name}", pods=NOWHERE)
+        sets.write(name, config_map(f"of-{name}"), slow, dependsOn=needs[name])
+    story = sets.apply("--timeout", "1s", since="HEAD")
+    assert story.exit_codes == {"a": 5, "c": 3}
+    b = f"{sets.namespace}/b"
+    assert f"it depends on {b}, which was not run, because {sets.namespace}/a" in story.errors("c")

@@ -64,6 +64,12 @@ def test_text_that_names_no_set_is_refused(text: str) -> None:
         parse_set_key(text, "shop")
 
 
+@pytest.mark.parametrize(("of", "found"), [("d", "c b a"), ("b", "a"), ("a", ""), ("c d", "a b c")])
+def test_needs_are_found_through_other_sets(of: str, found: str) -> None:
+    order = order_of("a:", "b: a", "c: b", "d: c", "e: a")
+    assert frozenset(order.needed_by(keys(of))) == keys(found)
+
+
 DIAMOND = ("web: api db", "api: crds", "db: crds", "crds", "alone")
 STARTS = [
     (DIAMOND, "", "", "", "crds alone"),
