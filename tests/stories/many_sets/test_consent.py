@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from applyprune.model.options import Mode
 from applyprune.planning.approval import Consent, needed_consent
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import config_map
+from tests.support.pseudo_terminal import ANSWER, on_terminal
 from tests.support.set_folders import ManyStory, SetFolders
 from tests.support.waiting import next_second
 
@@ -55,16 +57,6 @@ DONE = {
 }
 
 
-def replaced(api: Api, sets: SetFolders, name: str) -> None:
-    """Put another object in the place of one, with all its marks."""
-    path = sets.stage("web").path(name)
-    body = api.get(path)
-    api("DELETE", path)
-    for key in ("uid", "resourceVersion", "managedFields", "creationTimestamp"):
-        del body["metadata"][key]
-    api.create(path.rpartition("/")[0], body, by=sets.stage("other").target.manager)
-
-
 def test_agreed_plans_are_carried_out(sets: SetFolders) -> None:
     """Also what moves, and what is pruned by the second run of a set."""
     first(sets)
@@ -99,6 +91,34 @@ def test_consent_to_one_set_does_not_count_for_another(sets: SetFolders) -> None
     story = sets.apply(agreed=agreed)
     assert story.exit_codes == {"base": 0, "web": 0, "other": 8}
     assert sets.apply().end.exit_code == 0
+
+
+def test_question_is_one_for_all_sets(sets: SetFolders, audit: AuditTrail) -> None:
+    """After a no, nothing is written; after a yes, each set does what was shown of it.
+
+    Meanwhile another run has given a set one more object, which it would delete.
+    """
+    first(sets)
+    second(sets)
+    call = partial(on_terminal, "apply", "--all-in", sets.folder, kubeconfig=sets.kubeconfig)
+    audit.restart()
+    with call() as terminal:
+        terminal.read_until(ANSWER)
+        terminal.type("n\n")
+        assert terminal.ended() == 1
+    assert writes(audit) == []
+    with call() as terminal:
+        terminal.read_until(ANSWER)
+        more = map(config_map, ("of-other", "old-of-other", "new", "more"))
+        assert sets.stage("other").run(*more).exit_code == 0
+        terminal.type("y\n")
+        assert terminal.ended() == 8
+        assert terminal.shown.count(ANSWER) == 1
+    assert sets.listed("base", "web", "other") == {
+        "base": {"of-base"},
+        "web": {"of-web", "x"},
+        "other": {"of-other", "old-of-other", "new", "more"},
+    }
 
 
 # By a file.
