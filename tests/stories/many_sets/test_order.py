@@ -67,7 +67,7 @@ def test_set_that_never_gets_ready_stops_its_dependents_alone(sets: SetFolders) 
     assert f"it depends on {api}, which was not run, because {base} has failed" in (
         story.errors("web")
     )
-    assert story.end.exit_code == 5, "what was not run is no reason of its own"
+    assert story.end.exit_code == 5, "what was not run adds no code"
     assert story.end.problem is not None
     assert story.end.problem.message == f"3 of the 4 sets failed: {base}, {api}, {web}"
     sets.write("base", config_map("quick"))
