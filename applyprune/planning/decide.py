@@ -238,7 +238,7 @@ class _Existing(Struct, frozen=True):
 
         The object has its label, and its inventory lists the object. And the user has named that
         set, or it offers the object to this one, or it is a set of the same command whose input
-        does not have the object any more.
+        does not have the object any more. No command decides what a Bundle's set gives.
         """
         live, world = self.live, self.world
         label = foreign_label(live, world.applyset)
@@ -251,8 +251,9 @@ class _Existing(Struct, frozen=True):
         # guard: offered-to-siblings -> bool(offered)
         if siblings is not None and siblings.takes and offered == siblings.key:
             return giver
+        has_bundle = bool(giver.owner)  # guard: bundle-gives-nothing -> False
         # guard: given-in-command never
-        if world.command.gives(label, live.ref):
+        if world.command.gives(label, live.ref) and not has_bundle:
             return giver
         if not isinstance(adopt, AdoptFrom):
             return None

@@ -520,6 +520,8 @@ class OtherSet(Struct, frozen=True):
     """To whom it offers some of them, by what they are known by."""
     is_read: bool = True
     """Whether it is known what the set lists."""
+    owner: str = ""
+    """The Bundle that it belongs to; empty if there is none."""
 
     @property
     def named(self) -> str:
@@ -554,7 +556,7 @@ def other_set_in(inventory: Inventory | None) -> OtherSet:
         for uid, entry in listed.items()
         if entry.offered and not entry.deleting  # guard: offer-before-deletion -> entry.offered
     }
-    return OtherSet(applyset, frozenset(listed), frozenset(owned), offered)
+    return OtherSet(applyset, frozenset(listed), frozenset(owned), offered, owner=inventory.owner)
 
 
 def is_label_unproven(

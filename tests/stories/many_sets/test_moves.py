@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from applyprune.model.events import ObjectDone
+from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api, AuditTrail, writes
 from tests.support.objects import DEPLOYMENT, SECRET, config_map, crd, custom_resource, of_kind
 from tests.support.repository import Repository
 from tests.support.set_folders import SetFolders
+from tests.support.stage import Stage
 
 X, Y, Z = (config_map(name) for name in "xyz")
 STAYS = {name: config_map(f"of-{name}") for name in "abc"}
@@ -307,6 +309,19 @@ def test_set_outside_of_the_command_gives_nothing(
     assert story.warnings == ["1 set is not concerned by this change"]
     write(sets, {"a": []})
     assert sets.apply(since="HEAD").exit_codes == {"a": 0, "b": 0}
+
+
+@pytest.mark.holds("bundle-gives-nothing")
+def test_set_of_a_bundle_gives_nothing(sets: SetFolders, api: Api) -> None:
+    """The command may not run it, so it does not know what its Bundle still has."""
+    owner = f"Bundle {sets.namespace}/a"
+    bundled = Stage(sets.kubeconfig, sets.namespace, name="a", owner=owner)
+    assert bundled.run(X, STAYS["a"]).exit_code == 0
+    write(sets, {"a": [], "b": [X]})
+    story = sets.apply()
+    assert story.exit_codes == {"a": 2, "b": 3}
+    assert "it belongs to the set a" in story.sets["b"].problem("configmap/x")
+    assert bundled.run(X, STAYS["a"]).outcomes["configmap/x"] is Outcome.UNCHANGED
 
 
 def test_object_of_a_set_whose_folder_is_gone_is_taken(
