@@ -538,6 +538,7 @@ INPUT = (
 """Which manifests."""
 AT = Option(
     "--at",
+    rare=True,
     heading="Input",
     sets="paths.at",
     default="",
@@ -552,15 +553,15 @@ ALL_IN = Option(
     type=FILE_PATH,
     metavar="DIR",
     callback=not_empty,
-    help="All sets below this folder: each applyprune.yaml there with a name is one.",
+    help="All sets below this folder. Each applyprune.yaml there with a name is one.",
 )
 CHANGED_SINCE = Option(
     "--changed-since",
     heading="Input",
     metavar="REV",
     callback=not_empty,
-    help="With --all-in: only the sets of which anything that they read differs from a commit of "
-    "the Git work tree.",
+    help="Only the sets that a change concerns. Anything that they read differs from a commit of "
+    "the Git work tree. It needs --all-in.",
 )
 MANY = (ALL_IN, CHANGED_SINCE)
 """Which sets, if they are many."""
@@ -681,10 +682,9 @@ APPLY = (
         sets="options.apply.conflicts",
         one_of=Conflicts,
         default=Conflicts.FAIL,
-        help="What to do with fields that others have changed. They are a conflict, or drift is "
-        "reverted, or all are taken. Drift is in fields of the set that others have changed by an "
-        "update since its last apply. Fields that others apply, or had before, are taken with "
-        "`force` only.",
+        help="What to do with conflicts. A conflict is a field that others have changed. `revert` "
+        "takes back drift: fields of the set that others have changed by an update since its last "
+        "apply. Fields that others apply, or had before, are taken with `force` only.",
     ),
     Option(
         "--recreate",

@@ -100,7 +100,6 @@ def apply(
     Examples:
       applyprune apply web -f manifests/
       applyprune apply web -f manifests/ --dry-run
-      applyprune apply --plan web.plan
       applyprune apply web -k overlays/prod -n shop --create-namespace
       helm template web chart/ | applyprune apply web -f -
       applyprune apply --all-in deploy/prod --changed-since HEAD~1
