@@ -57,12 +57,12 @@ _current: ContextVar[Try] = ContextVar("try")
 def one_try(
     seconds: float,
     stop: Callable[[], bool] | None = None,
-    leases: Sequence[Lease] = (),
+    lease: Lease | None = None,
     clock: Clock = BOOT_CLOCK,
     patience: Patience | None = None,
 ) -> Iterator[Try]:
     """Apply one deadline to everything that this thread does on connections in the block."""
-    current = Try(seconds, stop, leases, clock, patience)
+    current = Try(seconds, stop, lease, clock, patience)
     token = _current.set(current)
     try:
         yield current
@@ -73,32 +73,32 @@ def one_try(
 class Try:
     """One try of one request: its deadline, and whether a byte of it may have been sent."""
 
-    __slots__ = ("clock", "ends", "leases", "patience", "sent", "stop")
+    __slots__ = ("clock", "ends", "lease", "patience", "sent", "stop")
 
     def __init__(
         self,
         seconds: float,
         stop: Callable[[], bool] | None = None,
-        leases: Sequence[Lease] = (),
+        lease: Lease | None = None,
         clock: Clock = BOOT_CLOCK,
         patience: Patience | None = None,
     ) -> None:
         """Start the time; ``stop`` returns true when the response is no longer wanted.
 
-        Nothing is sent after the end of one of the ``leases``. ``stop`` ends a connect too;
-        ``patience`` is only about what was connected.
+        Nothing is sent after the end of the ``lease``. ``stop`` ends a connect too; ``patience`` is
+        only about what was connected.
         """
         self.clock = clock
         self.ends = clock.now() + seconds
         self.sent = False
         self.stop = stop
-        self.leases = leases
+        self.lease = lease
         self.patience = patience or Patience()
 
     def is_leased(self) -> bool:
         """Return whether something may still be sent."""
         # guard: late-write -> True
-        return all(lease.left() > 0 for lease in self.leases)
+        return self.lease is None or self.lease.left() > 0
 
     def seconds_left(self) -> float:
         """Return the seconds left, always more than zero; raises TimeoutError when none is."""

@@ -203,8 +203,8 @@ class KubernetesClient:
 
         Its writes share one budget for retries.
         """
-        leases, budget = (*self._terms.leases, lease), RetryBudget(self._transport.retry_budget)
-        return self._under(replace(self._terms, leases=leases, budget=budget), self.run)
+        budget = RetryBudget(self._transport.retry_budget)
+        return self._under(replace(self._terms, lease=lease, budget=budget), self.run)
 
     def warning_to(self, sink: WarningSink | None) -> Self:
         """Return the same client; ``sink`` gets what the server warns about in replies to writes.

@@ -67,7 +67,7 @@ class ApiRequest(Struct, frozen=True):
     """Seconds for one try, from the first to the last byte."""
     within: float | None = None
     """Seconds for all tries together."""
-    leases: tuple[Lease, ...] = ()
+    lease: Lease | None = None
     """What must last while it is sent, and is renewed before each try."""
     on_warnings: Callable[[Sequence[str]], None] | None = None
     """Gets the texts of the Warning headers of each reply, also of a refusal."""

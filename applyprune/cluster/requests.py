@@ -284,7 +284,7 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
-# What holds for every write of a client: its leases, its retries, and who gets its warnings.
+# What holds for every write of a client: its lease, its retries, and who gets its warnings.
 
 
 WarningSink = Callable[[Ref, str], None]
@@ -294,7 +294,7 @@ WarningSink = Callable[[Ref, str], None]
 class WriteTerms(Struct, frozen=True):
     """The terms of the writes of one client."""
 
-    leases: tuple[Lease, ...] = ()
+    lease: Lease | None = None
     """What must last while a write is sent."""
     budget: RetryBudget | None = None
     """The time for retries that all of them share; None if each has its own."""
@@ -310,7 +310,7 @@ class WriteTerms(Struct, frozen=True):
             write,
             on_warnings=handler,
             budget=self.budget,
-            leases=self.leases,  # guard: write-lease
+            lease=self.lease,  # guard: write-lease
         )
 
 

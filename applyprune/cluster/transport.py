@@ -156,7 +156,7 @@ class Transport:
         """Send the request, retry where that is safe and may help, and return a valid response.
 
         Raises ApiError for an error response, Unreachable where no usable response came,
-        AccessError when there are no credentials, and InventoryLocked when a lease of the request
+        AccessError when there are no credentials, and InventoryLocked when the lease of the request
         has ended.
         """
         return self._persist(request, self._whole, None)
@@ -194,8 +194,8 @@ class Transport:
         while True:
             tries += 1
             # A plugin for credentials, or the wait before a retry, may have taken long.
-            for lease in request.leases:
-                lease.ensure()  # guard: lease-before-try
+            if request.lease is not None:
+                request.lease.ensure()  # guard: lease-before-try
             seconds = min(request.timeout, max(0.0, ends - self._clock.now()))
             outcome = self._try(request, identity, tries, seconds, exchange, stop)
             if not isinstance(outcome, RequestFailure):
@@ -288,8 +288,8 @@ class Transport:
     ) -> _Outcome | RequestFailure:
         started = self._clock.now()
         outcome: _Outcome | RequestFailure
-        # guard: try-clock -> one_try(seconds, stop, request.leases)
-        with one_try(seconds, stop, request.leases, self._clock) as current:
+        # guard: try-clock -> one_try(seconds, stop, request.lease)
+        with one_try(seconds, stop, request.lease, self._clock) as current:
             try:
                 received = exchange(request, identity)
             except OSError as error:

@@ -1,4 +1,4 @@
-"""Every write of the client is sent under its leases: not after their end, and not again then."""
+"""Every write of the client is sent under its lease: not after its end, and not again then."""
 
 from __future__ import annotations
 
@@ -101,17 +101,6 @@ def test_write_is_sent_after_a_renewal(
     WRITES["create"](client, _ref(namespace))
     assert [one.method for one in proxy.exchanges] == ["POST"]
     assert lease.asked[:3] == ["ensure", "left", "ensure"]
-
-
-def test_all_leases_must_last(
-    open_transport: OpenTransport, proxy: FaultProxy, namespace: str
-) -> None:
-    """A move works under two."""
-    lasting, over = Ending(itertools.repeat(LASTS)), Ending(itertools.repeat(OVER), renewals=1)
-    client = KubernetesClient(open_transport(), "test").under_lease(lasting).under_lease(over)
-    with pytest.raises(InventoryLocked):
-        WRITES["apply"](client, _ref(namespace))
-    assert proxy.exchanges == []
 
 
 def test_read_needs_no_lease(

@@ -140,7 +140,7 @@ def test_body_is_not_sent_after_the_end_of_a_lease() -> None:
 
     with listening(serve) as port, closing(Connections(Route())) as connections:
         sent = Sent("PATCH", f"http://127.0.0.1:{port}", "/", body=bytes(size))
-        with one_try(HANG, ended, (lease,)) as current, pytest.raises(ConnectionFailed) as caught:
+        with one_try(HANG, ended, lease) as current, pytest.raises(ConnectionFailed) as caught:
             connections.send(sent)
         assert (caught.value.fault, current.sent) == (Fault.LEASE, True)
     assert received < size
@@ -167,7 +167,7 @@ def test_interrupt_within_libcurl_reaches_the_caller(
     """Before the request as well as before its body; pycurl would print it and go on."""
     seen = Seen()
     with connected(seen) as (connections, server):
-        with one_try(HANG, None, (Raising(number),)) as current, pytest.raises(KeyboardInterrupt):
+        with one_try(HANG, None, Raising(number)) as current, pytest.raises(KeyboardInterrupt):
             connections.send(Sent("PATCH", server, "/a", body=b"body"))
         assert current.sent == is_sent
         # Its connection is not used again.
