@@ -61,7 +61,7 @@ from applyprune.planning.conflicts import (
     own_options,
     skip_reason,
     unrecorded_conflict,
-    without_label,
+    without_marks,
 )
 from applyprune.planning.managed_fields import (
     OWN_MARKS,
@@ -326,7 +326,7 @@ class ServerDryRun(Struct):
             return self._in_new_kind_or_namespace(step, error)
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes:
-                others = without_label(error, step.live, context.applyset)
+                others = without_marks(error, step.live, context.applyset)
                 if not conflicting_managers(others) <= migrated_first(
                     step.live, step.migration, context.applyset
                 ):

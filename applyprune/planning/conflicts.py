@@ -85,11 +85,14 @@ def conflicting_managers(error: Conflict) -> frozenset[str]:
     )
 
 
-def without_label(error: Conflict, live: LiveObject | None, applyset: ApplySetIdentity) -> Conflict:
-    """Return a conflict without the label of another set: the run removes that before the apply."""
+def without_marks(error: Conflict, live: LiveObject | None, applyset: ApplySetIdentity) -> Conflict:
+    """Return a conflict without the marks of another set: the run replaces them before the apply.
+
+    These are its label, and its annotation of ownership.
+    """
     if live is None or live.labels.get(PART_OF, applyset.id) == applyset.id:
         return error
-    causes = [cause for cause in error.causes if cause.get("field") != _SERVERS_LABEL]
+    causes = [cause for cause in error.causes if cause.get("field") not in _SERVERS_MARKS]
     return Conflict(
         error.message,
         code=error.code,
@@ -241,8 +244,8 @@ _IDENTITY: frozenset[Path] = frozenset(
     {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")}
 )
 _LABEL: Path = ("metadata", "labels", PART_OF)
-_SERVERS_LABEL = to_server(_LABEL)
 _OURS = frozenset({_LABEL, ("metadata", "annotations", OWNED_BY)})
+_SERVERS_MARKS = frozenset(map(to_server, _OURS))
 
 
 def explain_conflict(

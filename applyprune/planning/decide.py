@@ -102,7 +102,7 @@ class _Existing(Struct, frozen=True):
         owner = judged if is_confirmed else owner_of(live, entry, world.applyset)
         known = entry if owner is Owner.RECORDED else None
         # An adoption is not complete until a response has confirmed it.
-        adopts = known is None or (not known.uid and known.uid_before_apply is not None)
+        adopts = known is None or is_adoption(known)
         migration = migration_of(live, known, options, manager=manager, adopts=adopts)
         return cls(entry, live, world, judged, owner, known, migration)
 
@@ -120,7 +120,12 @@ class _Existing(Struct, frozen=True):
         left = self._unchanged(desired, union, takes=takes) or self._drifted(desired)
         if left is not None:
             return left
-        owns = known is None and self._may_own()
+        if known is None:
+            owns = self._may_own()
+            # If the run ends before the reply, the record and the object say so.
+            union = replace(union, ownership=Ownership.OWNED) if owns else union
+        else:
+            owns = is_adoption(known) and union.ownership is Ownership.OWNED
         step = ApplyStep(
             desired,
             Fate.CHANGE if known else Fate.ADOPT,
@@ -624,12 +629,18 @@ def entry_before_apply(
     )
 
 
+def is_adoption(entry: InventoryEntry) -> bool:
+    """Return whether an entry is of an existing object, and no reply has confirmed the apply."""
+    return not entry.uid and entry.uid_before_apply is not None
+
+
 def _ownership(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> Ownership:
     # An interrupted run has orphaned it already, so it is adopted again.
     if entry.orphaning and not has_witness(live, applyset):
         return Ownership.ADOPTED
-    # An entry with a UID from before the apply, and no confirmed UID, was an adoption.
-    if not entry.uid and entry.uid_before_apply is not None:
+    # Only the requests that take an object as owned bring the annotation.
+    # guard: interrupted-takeover -> is_adoption(entry)
+    if is_adoption(entry) and not has_witness(live, applyset):
         return Ownership.ADOPTED
     return entry.ownership
 

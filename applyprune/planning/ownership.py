@@ -38,6 +38,7 @@ from applyprune.model.text import is_dns_label
 from applyprune.planning.applyset import (
     OWNED_BY,
     PART_OF,
+    TOOL,
     ApplySetIdentity,
     set_of,
 )
@@ -130,10 +131,16 @@ def has_witness(live: LiveObject, applyset: ApplySetIdentity) -> bool:
     """Return whether an object has the annotation that says that the set created it.
 
     Only the set's own Apply entry makes it count: controllers copy annotations to what they create.
+    Between the two patches by which a set takes an object, the entry of these patches has it.
     """
-    path = ("metadata", "annotations", OWNED_BY)
-    is_ours = own_fields(live, applyset.manager).names(path)
-    return is_ours and live.annotations.get(OWNED_BY) == applyset.id
+    if live.annotations.get(OWNED_BY) != applyset.id:
+        return False
+    path, ours = ("metadata", "annotations", OWNED_BY), own_writer(live, applyset.manager)
+    if ours is None or ours.fields.names(path):
+        return ours is not None
+    # A patch has no field manager of its own: the server takes the name of the program.
+    # guard: witness-of-a-patch -> True
+    return any(one.manager == TOOL and one.fields.names(path) for one in live.writers)
 
 
 def is_marked(live: LiveObject, applyset: ApplySetIdentity) -> bool:

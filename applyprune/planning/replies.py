@@ -289,15 +289,13 @@ def confirmed(
     if not has_all:
         # What is only sent at creation is left to others.
         rewritten = rewritten_fields(body_to_send(desired), after, applyset.manager)
-    # The annotation came with the apply, so the inventory never says it first.
-    is_owned = has_witness(after, applyset)
     created = known is Outcome.CREATED
-    lost = created and step.entry.ownership is Ownership.OWNED and not is_owned
     ownership = step.entry.ownership
+    becomes_owned = ownership is Ownership.OWNED and (created or step.becomes_owned)
+    # The annotation comes with the apply.
+    lost = becomes_owned and not has_witness(after, applyset)
     if lost:
         ownership = Ownership.ADOPTED  # guard: witness-taken-off
-    elif step.becomes_owned and is_owned:
-        ownership = Ownership.OWNED
     entry = replace(
         step.entry,
         uid=after.uid,

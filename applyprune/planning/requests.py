@@ -8,7 +8,7 @@ same function makes the next request from the reply. ``cluster/requests.py`` mak
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.fieldset import FieldSet, Path, Writer, without_fields
@@ -26,6 +26,7 @@ from applyprune.planning.applyset import (
     LAST_APPLIED,
     OWNED_BY,
     PART_OF,
+    TOOL,
     WANTED,
     ApplySetIdentity,
     yielded_manager,
@@ -35,6 +36,7 @@ from applyprune.planning.conflicts import forces
 from applyprune.planning.managed_fields import (
     FORMER,
     NO_REMOVALS,
+    OWN_MARKS,
     WITNESS,
     FieldRemovals,
     YieldSteps,
@@ -192,7 +194,8 @@ def _before(
         return version_request(resource, live, dead)
     if _has_other_label(live, applyset):
         if old := manager_by_label(live):
-            return transfer_request(resource, live, old=old, applyset=applyset)
+            owned = step.becomes_owned  # guard: owned-at-once -> False
+            return transfer_request(resource, live, old=old, applyset=applyset, owned=owned)
         return unlabel_request(resource, live)
     if has_migration(live, migration, desired.packed, manager):
         return migrate_request(resource, live, migration, desired.packed, manager)
@@ -282,20 +285,33 @@ def mark_request(
 
 
 def transfer_request(
-    resource: Resource, live: LiveObject, *, old: str, applyset: ApplySetIdentity
+    resource: Resource,
+    live: LiveObject,
+    *,
+    old: str,
+    applyset: ApplySetIdentity,
+    owned: bool = False,
 ) -> PatchRequest:
     """Return the request that gives an object of the field manager ``old`` to another set.
 
-    The apply that follows says whether that set owns it.
+    With ``owned``, it also gets that set's annotation of ownership: the run may end before the
+    apply that follows.
     """
     annotations = _but(live.annotations, OWNED_BY)
+    if owned:
+        annotations = {**annotations, OWNED_BY: applyset.id}
+    # An interrupted transfer has left the marks with the name of the program.
+    marks = FieldSet.of(*OWN_MARKS) if owned else FieldSet()
     # The transferred fields include those that the new manager already had.
     names = {old: applyset.manager, yielded_manager(old): applyset.yielded}
-    writers = [
-        Writer({**one.entry, "manager": names[one.manager]}) if one.manager in names else one
-        for one in live.writers
-        if one.manager not in names.values()
-    ]
+    writers = []
+    for one in live.writers:
+        if one.manager in names:
+            fields = one.fields | marks if one == own_writer(live, old) else one.fields
+            entry = {**one.entry, "manager": names[one.manager]}
+            writers.append(Writer(entry).with_fields(fields))
+        elif one.manager not in names.values():
+            writers.append(one)
     return _labelled(resource, live, applyset, annotations, writers)
 
 
@@ -309,7 +325,19 @@ def _labelled(
     """Return the request that sets these, and a set's label, which needs a second patch."""
     labels = {**live.labels, PART_OF: applyset.id}
     patch = _patch(resource, live, labels=labels, annotations=annotations, writers=writers)
-    return replace(patch, managers_after=[one.entry for one in writers])
+    return replace(patch, managers_after=[one.entry for one in _settled(writers)])
+
+
+def _settled(writers: Iterable[Writer]) -> Iterator[Writer]:
+    """Yield entries without what the first of two patches of an interrupted run has left.
+
+    The server has booked the marks to the name of the program.
+    """
+    for one in writers:
+        if one.manager != TOOL:
+            yield one
+        elif left := one.fields.without(*OWN_MARKS):
+            yield one.with_fields(left)
 
 
 def settle_request(request: PatchRequest, after: LiveObject) -> PatchRequest | None:

@@ -101,7 +101,7 @@ def test_fields_of_the_giver_leave_with_its_manifest(stage: Stage, other: Stage,
 
 
 @pytest.mark.parametrize("moment", list(Moment))
-@pytest.mark.parametrize("number", range(4, 13))
+@pytest.mark.parametrize("number", range(4, 24))
 @pytest.mark.sweep
 def test_killed_taker_is_run_again(
     stage: Stage,

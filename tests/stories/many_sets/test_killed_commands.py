@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from applyprune.model.inventory import Ownership
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy
@@ -82,6 +83,7 @@ class Trial:
             stage = self.sets.stage(self.name(name))
             entries = stage.inventory().entries.values()
             assert {one.ref.name: one.uid for one in entries} == {one: after[one] for one in has}
+            assert {one.ownership for one in entries} == {Ownership.OWNED}, where
             assert self._labelled(name) == has, where
         again = self.sets.apply()
         assert set(again.outcomes.values()) == {"unchanged"}, where
@@ -118,6 +120,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.holds("owned-at-once", row="when x has changed its set")
 @pytest.mark.parametrize(("is_meant", "moment"), MOMENTS.values(), ids=MOMENTS)
 def test_command_killed_at_a_step_is_run_again(
     sets: SetFolders,

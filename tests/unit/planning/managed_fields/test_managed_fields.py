@@ -9,9 +9,11 @@ import jsonpatch
 import pytest
 
 from applyprune.model.identity import Ref
+from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Migration, PatchRequest
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity
+from applyprune.planning.decide import entry_before_apply
 from applyprune.planning.managed_fields import manager_by_label
 from applyprune.planning.ownership import has_witness
 from applyprune.planning.requests import (
@@ -24,7 +26,7 @@ from applyprune.planning.requests import (
     unlabel_request,
 )
 from applyprune.values import packed
-from tests.support.planning import CONFIG_MAPS, TARGET, live, managed
+from tests.support.planning import CONFIG_MAPS, TARGET, desired, live, managed, recorded
 
 Operations = Sequence[Mapping[str, Any]]
 Metadata = dict[str, Any]
@@ -37,6 +39,10 @@ OTHERS = {"team": "x", "a~b/c~1": "y"}
 """Labels of somebody else's, one with all that a JSON pointer has to escape."""
 KUBECTL = managed("kubectl", operation="Update")
 STATUS = managed("kube-controller-manager", operation="Update", subresource="status")
+WITNESS: Metadata = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
+MARKS: Metadata = {
+    "f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}, "f:labels": {f"f:{PART_OF}": {}}}
+}
 LABEL_ONLY: Metadata = {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}}
 
 
@@ -330,15 +336,68 @@ def test_marking_as_owned_writes_the_annotation(entries: list[Metadata]) -> None
     assert has_witness(_read(after), TARGET)
 
 
-def test_annotation_of_ownership_does_not_follow_the_label() -> None:
-    """A set that takes an object of another set has adopted it, until its apply says more."""
+def test_annotation_of_ownership_follows_the_label_of_what_is_owned() -> None:
+    """A set that only adopts what it takes has no annotation."""
     one = LIVES["ours"]
     assert has_witness(one, TARGET)
     after = patched(one, _transfer(one).operations)
     assert OWNED_BY not in after.get("annotations", {})
+    owned = transfer_request(CONFIG_MAPS, one, old=OURS, applyset=SHOP, owned=True)
+    assert patched(one, owned.operations)["annotations"][OWNED_BY] == SHOP.id
 
 
-WITNESS: Metadata = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
+@pytest.mark.holds("witness-of-a-patch", row="by hand")
+@pytest.mark.parametrize("by", ["applyprune", "kubectl"], ids=["after the first patch", "by hand"])
+def test_annotation_proves_ownership_at_each_step_of_a_transfer(by: str) -> None:
+    """Between the two patches the server books it to the program; anybody else proves nothing."""
+    one = live(REF, entries=[managed(), KUBECTL])
+    first = transfer_request(CONFIG_MAPS, one, old=OURS, applyset=SHOP, owned=True)
+    handed = patched(one, first.operations)
+    # The server takes from the Apply entry what another writer has changed.
+    ours, *others = handed["managedFields"]
+    left = {**ours, "fieldsV1": {"f": {}}}
+    stray = managed(by, operation="Update", fieldsV1=MARKS)
+    between = _read({**handed, "managedFields": [left, *others, stray]})
+    assert has_witness(between, SHOP) == (by == "applyprune")
+    assert not has_witness(_read({**handed, "managedFields": [*others, stray]}), SHOP)
+    second = settle_request(first, between)
+    assert second is not None
+    after = _read(patched(between, second.operations))
+    assert has_witness(after, SHOP)
+    # Whoever takes it back after such an interruption leaves nothing of the first patch.
+    back = transfer_request(CONFIG_MAPS, between, old=SHOP.manager, applyset=TARGET, owned=True)
+    settled_back = settle_request(back, _read(patched(between, back.operations)))
+    assert settled_back is not None
+    home = _read(patched(_read(patched(between, back.operations)), settled_back.operations))
+    assert has_witness(home, TARGET)
+    assert [one.manager for one in home.writers if one.manager == "applyprune"] == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_there", "expected"),
+    [
+        ({}, True, Ownership.OWNED),
+        ({}, False, Ownership.OWNED),
+        ({"uid": "", "uid_before_apply": "u1"}, True, Ownership.OWNED),
+        ({"uid": "", "uid_before_apply": "u1"}, False, Ownership.ADOPTED),
+        (
+            {"uid": "", "uid_before_apply": "u1", "ownership": Ownership.ADOPTED},
+            True,
+            Ownership.ADOPTED,
+        ),
+    ],
+    ids=["confirmed", "without it", "interrupted", "interrupted before", "adopted"],
+)
+@pytest.mark.holds("interrupted-takeover", row="interrupted")
+def test_interrupted_takeover_is_owned_if_record_and_object_say_so(
+    entry: Metadata, is_there: bool, expected: Ownership
+) -> None:
+    one = desired()
+    state = live(one.ref, annotations={OWNED_BY: TARGET.id} if is_there else {})
+    found = entry_before_apply(one, state, recorded(one, state, **entry), TARGET)
+    assert found.ownership is expected
+
+
 NO_WITNESS: dict[str, LiveObject] = {
     "another value": live(REF, annotations={OWNED_BY: SHOP.id}),
     "no annotation": live(REF, annotations={}),
