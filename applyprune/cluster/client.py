@@ -412,6 +412,10 @@ class KubernetesClient:
                 _write_refusal(refusal, error.message)
             raise
 
+    def is_read(self, resource: Resource, selector: str, *, full: bool) -> bool:
+        """Return whether ``list`` in the whole cluster would send no request."""
+        return self._shared is not None and self._shared.has(resource, selector, full=full)
+
     def list_among(
         self, resource: Resource, key: str, values: Collection[str], *, full: bool = False
     ) -> Sequence[LiveObject]:

@@ -83,6 +83,11 @@ class SharedReads:
                 self._parts[resource, full] = self._parts_of(resource, full=full)
             return self._parts[resource, full].pop(label, None)
 
+    def has(self, resource: Resource, selector: str, *, full: bool) -> bool:
+        """Return whether ``objects`` would send no request."""
+        label = selector.partition("=")[2]
+        return label in self._parts.get((resource, full), ()) and label not in self._alone
+
     @property
     def is_fresh(self) -> bool:
         """Return whether what was read still counts; true before the first read."""

@@ -83,6 +83,9 @@ class Cluster(Protocol):
         With ``remembered``, a refusal of some minutes ago will do: it proves nothing.
         """
 
+    def is_read(self, resource: Resource, selector: str, *, full: bool) -> bool:
+        """Return whether such a list needs no request, because others have read it for this run."""
+
     def list_at(
         self,
         resource: Resource,

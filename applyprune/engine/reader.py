@@ -163,6 +163,7 @@ class SnapshotReader(Struct, frozen=True):
             if (resource := resource_map.find_kind(kind)) is not None
         }
         tasks: list[Callable[[], States]] = []
+        at_hand: set[Callable[[], States]] = set()
         states: States = {}
         # The namespaces that the inventory's annotation names, and no entry.
         hidden = inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
@@ -184,6 +185,9 @@ class SnapshotReader(Struct, frozen=True):
                     places = {ref.namespace for ref in same}.union(hidden if searches else ())
                     read = partial(self._recorded, resource, proves=proves, full=whole)
                     tasks.append(partial(read, same, places))
+                    selector = f"{PART_OF}={self.applyset.id}"
+                    if self.cluster.is_read(resource, selector, full=whole):
+                        at_hand.add(tasks[-1])
                 recorded = set(same)
                 entries = [entry for entry in entries if entry.ref not in recorded]
             if entries:
@@ -195,7 +199,7 @@ class SnapshotReader(Struct, frozen=True):
                 tasks.extend(
                     partial(self._unrecorded, resource, part) for part in _by_namespace(refs)
                 )
-        states.update(self._all(tasks))
+        states.update(self._all(tasks, at_hand))
         shown = {} if isinstance(full, bool) else _take_bodies(states, full)
         states.update(_other_names(states))
         self._values(world, states)
@@ -264,9 +268,14 @@ class SnapshotReader(Struct, frozen=True):
                 )
         return {**states, **self._all(tasks)}
 
-    def _all(self, tasks: Iterable[Callable[[], States]]) -> States:
+    def _all(
+        self,
+        tasks: Iterable[Callable[[], States]],
+        at_hand: Collection[Callable[[], States]] = (),
+    ) -> States:
+        """Return the states that tasks find; those ``at_hand`` are not worth a thread."""
         states: States = {}
-        for part in self.workers.each(lambda task: task(), tasks):
+        for part in self.workers.each(lambda task: task(), tasks, here=at_hand.__contains__):
             states.update(part)
         self.workers.check()
         return states
