@@ -36,6 +36,7 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     RetryReported,
+    SetEvent,
 )
 from applyprune.model.fate import Outcome
 from applyprune.model.inventory import Inventory
@@ -733,10 +734,13 @@ class _Reports(Struct):
 
 
 def _is_bulk(event: Event) -> bool:
-    """Return whether this is one of many events on which no consumer acts."""
+    """Return whether this is one of many events on which no consumer acts.
+
+    The runs of many sets do not wait for who reads their events.
+    """
     if isinstance(event, ObjectDone):
         return event.outcome is Outcome.UNCHANGED
-    return isinstance(event, ObjectStatus)
+    return isinstance(event, ObjectStatus | SetEvent)
 
 
 class _End(Struct, frozen=True):
