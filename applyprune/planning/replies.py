@@ -158,7 +158,9 @@ def _changes_nothing(step: ApplyStep, reply: LiveObject, applyset: ApplySetIdent
     The check has said so, or the last apply was the same, or the object has exactly what is sent.
     """
     desired, before, recorded = step.desired, step.live, step.entry.fingerprint
-    if step.is_checked:
+    # A patch before the apply may have brought all that an object lacked that another set gives.
+    is_given = before is not None and step.becomes_owned and has_witness(before, applyset)
+    if step.is_checked and not is_given:
         return step.fate is Fate.LEAVE  # guard: shown-change -> True
     is_recorded = recorded is not None and recorded.resource_version == reply.resource_version
     is_secret = may_be_secret(desired.body)  # no digest of its values is kept
