@@ -255,6 +255,8 @@ def run_many(
     yield SetsBegan(len(many.keys))
     yield from map(WarningRaised, many.concerned.notes)
     if not many.keys:
+        if output is not None:
+            output.write((), many.concerned.removed)
         yield Finished({}, 0, time.monotonic() - began)
         return
     with open_session(many.cluster_target) as session:
@@ -290,8 +292,8 @@ def run_many(
         session.cluster.remember_kinds()
         yield from session.reported(every.events())
         if output is not None:
-            plans = [(one.plan, one.options, key) for key, one in runs.items()]
-            output.write(plans, many.concerned.removed, session)
+            plans = [(one.plan, one.options, one.applyset) for one in runs.values()]
+            output.write(plans, many.concerned.removed)
         yield _end(every, time.monotonic() - began)
 
 
@@ -365,6 +367,11 @@ class _Run(Struct):
     plan: Plan | None = None
     """What it has planned, if all of it can be done."""
 
+    @property
+    def applyset(self) -> ApplySet:
+        """Return the set."""
+        return ApplySet(self.key.name, self.key.namespace, cluster=self.session.cluster)
+
     def events(self, command: CommandSets, upcoming: Sequence[SetKey]) -> Iterator[Event]:
         """Yield the events of one run; an error is the last but one."""
         events = self._checked(command, self.reads.of(upcoming))
@@ -375,8 +382,7 @@ class _Run(Struct):
         yield from map(WarningRaised, self.input.warnings)
         given = self.input.given or Input()
         raise_all([*filter(None, (self.input.error,)), *self.errors])
-        cluster, stop = self.session.cluster, self.session.stop
-        applyset = ApplySet(self.key.name, self.key.namespace, cluster=cluster)
+        cluster, stop, applyset = self.session.cluster, self.session.stop, self.applyset
         events = applyset.iter_run_among(
             given, self.options, command, stop, plan=self.bound, reads=reads
         )
@@ -416,26 +422,24 @@ class PlansOutput(Struct, frozen=True):
 
     def write(
         self,
-        plans: Sequence[tuple[Plan | None, Options, SetKey]],
+        plans: Sequence[tuple[Plan | None, Options, ApplySet]],
         removed: Sequence[SetKey],
-        session: Session,
     ) -> None:
         """Write the file, if the plan of each set can be applied or approved."""
         files = []
-        for plan, options, key in plans:
+        for plan, options, applyset in plans:
             if plan is None:
-                self._say(f"was not written: the plan of the set {key} cannot be applied")
+                name = SetKey(applyset.namespace, applyset.name)
+                self._say(f"was not written: the plan of the set {name} cannot be applied")
                 return
-            applyset = ApplySet(key.name, key.namespace, cluster=session.cluster)
             files.append(
                 applyset.plan_file(
                     plan, options=options.apply, prune=options.prune, expires_in=self.expires_in
                 )
             )
         write_plan(self.path, PlanFiles(self.folder, tuple(files), tuple(removed)))
-        if files:
-            until = files[0].expires.strftime("%Y-%m-%d %H:%M UTC")
-            self._say(f"was written: the plans are valid until {until}")
+        until = f"{files[0].expires:%Y-%m-%d %H:%M UTC}" if files else ""
+        self._say(f"was written: the plans are valid until {until}" if files else "has no plan")
 
     def _say(self, text: str) -> None:
         if not self.reporting.quiet:

@@ -224,7 +224,16 @@ def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl
 
 def test_installation_can_do_what_its_messages_say() -> None:
     """Such as --take-over: whatever option the message of an apply may name, it has."""
-    of_input = {"filename", "kustomize", "at", "config", "selector", "only"}
+    of_input = {
+        "filename",
+        "kustomize",
+        "at",
+        "all-in",
+        "changed-since",
+        "config",
+        "selector",
+        "only",
+    }
     of_apply = {"plan", "check", "no-check", "yes", "fail-fast"}
     assert options("apply") - options("install") == of_input | of_apply
 
