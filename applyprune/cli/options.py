@@ -429,10 +429,6 @@ _OBJECT = "applyprune.object"
 _RUN = "applyprune.run"
 _GIVEN = "applyprune.given"
 """The options of the command line, by their parameters, before any is processed."""
-_ARGUMENTS = "applyprune.arguments"
-"""The arguments of the verb."""
-_SET = "applyprune.set"
-"""The set of many that a context is for."""
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -450,9 +446,6 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         noted["names"] = value if isinstance(value, tuple) else (value,) if value else ()
     if {"names", "config"} <= noted.keys() and not ctx.resilient_parsing:
         given = {**ctx.meta[_GIVEN], "config": noted["config"]}
-        if _SET in ctx.meta:
-            use_of_set(ctx, ctx.meta[_SET], KEYS)
-            return value
         if given.get(ALL_IN.name) is not None:
             return value  # each set has files of its own
         try:
@@ -1063,7 +1056,6 @@ class Command(CalledCommand):
         An option that may stand alone takes a value only after ``=``, like kubectl's. Otherwise
         ``apply --dry-run web -f …`` would take the set's name as the value.
         """
-        ctx.meta[_ARGUMENTS] = tuple(args)
         if ctx.resilient_parsing and args and self._wants_value(ctx, args[-1]):
             # Without its value click would stop parsing, and the set's name would be unknown.
             args = args[:-1]
@@ -1304,13 +1296,25 @@ def values_in(
 ) -> Mapping[str, Any]:
     """Return what the verb of a call gets for one set of many: what it gets in the set's folder.
 
-    The arguments are parsed as those of a call there, but for ``reporting``, which is that of the
-    whole call. Raises InputError for a value of a file that the option rejects.
+    What the command line gives is parsed already, and counts before the files of the set. But
+    ``reporting`` is that of the whole call. Raises InputError for a value of a file that the option
+    rejects.
     """
     made = click.Context(ctx.command, info_name=ctx.command_path, obj=ctx.obj)
-    made.meta[_SET] = one
+    made.meta.update(ctx.meta)
     with made.scope(cleanup=False):
-        ctx.command.parse_args(made, list(ctx.meta[_ARGUMENTS]))
+        use_of_set(made, one, KEYS)
+        made.params = dict(ctx.params)
+        said = made.default_map or {}
+        for param in ctx.command.params:
+            name = str(param.name)
+            source = ctx.get_parameter_source(name)
+            # What the files of the current folder say is nothing to another one.
+            if source is ParameterSource.DEFAULT_MAP or (name in said and not is_given(name, ctx)):
+                made.params.pop(name, None)
+                param.handle_parse_result(made, {}, [])
+            elif source is not None:
+                made.set_parameter_source(name, source)
         params, given = ctx.command.params, dict(made.params)
         fields = _fields(params, given)
         fields.pop("reporting", None)
