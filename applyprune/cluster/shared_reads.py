@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from applyprune.planning.applyset import ApplySetIdentity
 
 MOST = 32
-"""How many sets share what they read: a request must not get too long."""
+"""How many sets share what they read: many proxies refuse a request line of 8 KiB."""
 _LASTS = 5.0
 """Seconds after which a run reads all by itself."""
 
