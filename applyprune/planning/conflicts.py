@@ -37,15 +37,11 @@ from applyprune.model.options import Adopt, ApplyOptions, Conflicts, Options, pa
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from applyprune.model.text import and_more, counted, time_of
-from applyprune.planning.applyset import (
-    MANAGERS,
-    OWNED_BY,
-    PART_OF,
-    ApplySetIdentity,
-)
+from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
 from applyprune.planning.field_writers import Contest, is_by_hand
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
+    OWN_MARKS,
     UNKNOWN,
     manager_by_label,
     other_writers,
@@ -244,7 +240,7 @@ _IDENTITY: frozenset[Path] = frozenset(
     {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")}
 )
 _LABEL: Path = ("metadata", "labels", PART_OF)
-_OURS = frozenset({_LABEL, ("metadata", "annotations", OWNED_BY)})
+_OURS = frozenset(OWN_MARKS)
 _SERVERS_MARKS = frozenset(map(to_server, _OURS))
 
 

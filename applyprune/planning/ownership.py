@@ -47,6 +47,7 @@ from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
     FORMER,
     UNKNOWN,
+    WITNESS,
     is_applied,
     manager_by_label,
     other_writers,
@@ -135,12 +136,12 @@ def has_witness(live: LiveObject, applyset: ApplySetIdentity) -> bool:
     """
     if live.annotations.get(OWNED_BY) != applyset.id:
         return False
-    path, ours = ("metadata", "annotations", OWNED_BY), own_writer(live, applyset.manager)
-    if ours is None or ours.fields.names(path):
+    ours = own_writer(live, applyset.manager)
+    if ours is None or ours.fields.names(WITNESS):
         return ours is not None
     # A patch has no field manager of its own: the server takes the name of the program.
     # guard: witness-of-a-patch -> True
-    return any(one.manager == TOOL and one.fields.names(path) for one in live.writers)
+    return any(one.manager == TOOL and one.fields.names(WITNESS) for one in live.writers)
 
 
 def is_marked(live: LiveObject, applyset: ApplySetIdentity) -> bool:
@@ -360,8 +361,7 @@ def applied_digest(live: LiveObject, manager: str) -> str:
 def digest_of_fields(live: LiveObject, fields: FieldSet, api_version: object) -> str:
     """Return the digest of the values of some fields, as the digest of a manifest."""
     # No manifest has the annotation of ownership.
-    witness = ("metadata", "annotations", OWNED_BY)
-    owned = without_fields(fields.part_of(live.body), [witness])
+    owned = without_fields(fields.part_of(live.body), [WITNESS])
     named = {key: live.metadata[key] for key in ("name", "namespace") if key in live.metadata}
     values = {
         **owned,
